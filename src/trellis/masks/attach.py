@@ -1,0 +1,147 @@
+"""Putting a mask on a tensor, taking it off, and writing it into the weights for good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from trellis.masks.parametrization import Mask
+from trellis.masks.slots import ORDER, Slot, slots_of
+
+
+def attach(slots: Iterable[Slot], mask: Tensor) -> None:
+    """Mask one tensor, given by the slots of all its aliases, in place of any mask it had.
+
+    The aliases share one `Mask` module, not just one buffer: ``model.to(device)`` replaces
+    buffers module by module and would part them.
+    """
+    slots = list(slots)
+    shared = Mask(mask.to(slots[0].sources[0].device, copy=True))
+    for slot in slots:
+        module, leaf = slot.module, slot.leaf
+        detach(slot)
+        _own_class(module)
+        module.__dict__.setdefault(ORDER, tuple(slots_of(module) | module._parameters))
+        if parametrize.is_parametrized(module, leaf):
+            _chain(module, leaf).append(shared)
+        else:
+            # The mask's shape was checked against the tensor's; unless it is told "unsafe",
+            # torch checks once more, by computing the masked weight.
+            parametrize.register_parametrization(module, leaf, shared, unsafe=True)
+        if isinstance(module, nn.RNNBase):
+            type(module).__deepcopy__ = _copy_recurrent  # type: ignore[attr-defined]
+
+
+def detach(slot: Slot) -> None:
+    """Take all masks off a tensor, ours and torch's, and leave its values as they are stored."""
+    module, leaf = slot.module, slot.leaf
+    current = slots_of(module)[leaf]
+    if current.hook is not None:
+        _remove_torch_pruning(current)
+    if any(isinstance(transform, Mask) for transform in current.transforms):
+        chain = _chain(module, leaf)
+        _own_class(module)
+        if all(isinstance(transform, Mask) for transform in chain):
+            parametrize.remove_parametrizations(module, leaf, leave_parametrized=False)
+        else:
+            for index in reversed(range(len(chain))):
+                if isinstance(chain[index], Mask):
+                    del chain[index]
+        _tidy(module)
+
+
+def bake(slots: Iterable[Slot], mask: Tensor, *, alone: bool) -> None:
+    """Leave one tensor, given by the slots of all its aliases, plain: +0.0 where not kept.
+
+    The parameter stays the same object, so that an optimizer goes on working, unless it is
+    stored as several tensors, or in another shape, or (not ``alone``) another tensor of the
+    model is computed from it too.
+    """
+    slots = list(slots)
+    first = slots[0]
+    mask = mask.to(first.sources[0].device)
+    parameter = first.sources[0]
+    if all(isinstance(transform, Mask) for transform in first.transforms):
+        with torch.no_grad():
+            parameter.masked_fill_(~mask, 0)
+    else:
+        value = torch.where(mask, first.bare(), 0)
+        if alone and len(first.sources) == 1 and parameter.shape == value.shape:
+            with torch.no_grad():
+                parameter.copy_(value)
+        else:
+            parameter = nn.Parameter(value, requires_grad=first.requires_grad)
+    for slot in slots:
+        detach(slot)
+        if parametrize.is_parametrized(slot.module, slot.leaf):
+            _own_class(slot.module)
+            whole = len(slot.sources) == 1
+            parametrize.remove_parametrizations(
+                slot.module, slot.leaf, leave_parametrized=not whole
+            )
+            slot.module._parameters[slot.leaf] = parameter  # type: ignore[assignment]
+            _tidy(slot.module)
+
+
+def _chain(module: nn.Module, leaf: str) -> parametrize.ParametrizationList:
+    chains = module.parametrizations
+    assert isinstance(chains, nn.ModuleDict)
+    chain = chains[leaf]
+    assert isinstance(chain, parametrize.ParametrizationList)
+    return chain
+
+
+def _own_class(module: nn.Module) -> None:
+    # A parametrized module's tensors are properties of a class that torch makes for it, and its
+    # deep copies share that class: without this, a change to a copy would reach the original.
+    if parametrize.is_parametrized(module):
+        kind = type(module)
+        module.__class__ = type(kind.__name__, kind.__bases__, dict(vars(kind)))
+
+
+def _remove_torch_pruning(slot: Slot) -> None:
+    # `torch.nn.utils.prune.remove` would write the mask into the weights; here they stay whole.
+    module, leaf = slot.module, slot.leaf
+    hooks = module._forward_pre_hooks
+    order = tuple(slots_of(module))
+    for handle in [handle for handle, hook in hooks.items() if hook is slot.hook]:
+        del hooks[handle]
+    parameter = module._parameters.pop(f"{leaf}_orig")
+    del module._buffers[f"{leaf}_mask"]
+    del module.__dict__[leaf]
+    module.register_parameter(leaf, parameter)
+    _settle(module, order)
+
+
+def _tidy(module: nn.Module) -> None:
+    """After a mask is gone: parameters in their old order, nothing of ours left behind."""
+    _settle(module, module.__dict__.get(ORDER, ()))
+    transforms = (t for slot in slots_of(module).values() for t in slot.transforms)
+    if not any(isinstance(transform, Mask) for transform in transforms):
+        module.__dict__.pop(ORDER, None)
+
+
+def _settle(module: nn.Module, order: tuple[str, ...]) -> None:
+    for name in (*order, *(name for name in module._parameters if name not in order)):
+        if name in module._parameters:
+            module._parameters[name] = module._parameters.pop(name)
+    if isinstance(module, nn.RNNBase):
+        module._init_flat_weights()
+
+
+def _copy_recurrent(module: nn.RNNBase, memo: dict[int, Any]) -> nn.RNNBase:
+    # Recurrent layers keep the list of weights of the last call, which after masking are not
+    # leaves and so cannot be copied. They make it anew at every call if it is out of date.
+    kind = type(module)
+    copied = kind.__new__(kind)
+    memo[id(module)] = copied
+    attributes = {k: v for k, v in module.__dict__.items() if not k.startswith("_flat_weight")}
+    copied.__dict__.update(deepcopy(attributes, memo))
+    copied.__dict__["_flat_weights_names"] = list(module._flat_weights_names)
+    copied._init_flat_weights()
+    return copied

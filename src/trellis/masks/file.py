@@ -1,0 +1,197 @@
+"""The masks file: bit-packed safetensors with a header that says what they are.
+
+Each mask is a ``uint8`` tensor of ceil(n / 8) bytes, eight connections a byte, the first in the
+lowest bit, the last byte filled up with zeros. The file's metadata has one key, `HEADER`, and
+its value is JSON::
+
+    {"version": 1, "budget": 3, "shapes": {"fc.weight": [2, 4]}, "provenance": {...}}
+
+Any safetensors reader opens it. The same masks always make the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+import torch
+from torch import Tensor, nn
+
+from trellis.errors import TrellisError
+from trellis.masks.plain import plain_tensors
+
+HEADER = "trellis.masks"
+VERSION = 1
+_CHUNK = 1 << 24  # bytes hashed by one thread at a time
+
+
+def pack(mask: Tensor) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Eight connections a byte, the first in the lowest bit: ``uint8 (ceil(n / 8),)``.
+
+    >>> pack(torch.tensor([True, False, True, True, False, False, False, False, True]))
+    array([13,  1], dtype=uint8)
+    """
+    return np.packbits(mask.detach().cpu().reshape(-1).numpy(), bitorder="little")
+
+
+def unpack(packed: np.ndarray[Any, np.dtype[np.uint8]], shape: tuple[int, ...]) -> Tensor:
+    """The inverse of `pack`.
+
+    >>> unpack(np.array([13], dtype=np.uint8), (2, 2))
+    tensor([[ True, False],
+            [ True,  True]])
+    """
+    bits = np.unpackbits(packed, count=math.prod(shape), bitorder="little")
+    return torch.from_numpy(bits.view(np.bool_)).reshape(shape)
+
+
+def write_masks(
+    path: str | PathLike[str],
+    masks: Mapping[str, Tensor],
+    *,
+    budget: int,
+    provenance: Mapping[str, Any],
+) -> None:
+    """Write a masks file beside its final place, then move it there in one step."""
+    header = {
+        "version": VERSION,
+        "budget": budget,
+        "shapes": {name: list(mask.shape) for name, mask in masks.items()},
+        "provenance": dict(provenance),
+    }
+    content = safetensors.numpy.save(
+        {name: pack(mask) for name, mask in masks.items()},
+        metadata={HEADER: json.dumps(header, allow_nan=False)},
+    )
+    target = Path(path)
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            dir=target.parent, prefix=f".{target.name}.", delete=False
+        ) as file:
+            temporary = file.name
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise TrellisError(f"cannot write masks to {str(path)!r}: {error.strerror}") from error
+
+
+def read_masks(path: str | PathLike[str]) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
+    """Read a masks file: the masks, the budget, the provenance. Anything amiss is an error."""
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            header = _header(path, file.metadata() or {})
+            shapes: dict[str, list[int]] = header["shapes"]
+            if set(file.keys()) != set(shapes):
+                raise _damaged(path, "its header and its tensors do not name the same parameters")
+            masks = {name: _mask(path, file, name, shape) for name, shape in shapes.items()}
+    except FileNotFoundError:
+        raise TrellisError(f"{str(path)!r}: there is no such masks file") from None
+    except OSError as error:
+        raise TrellisError(f"{str(path)!r}: cannot be read: {error}") from error
+    except safetensors.SafetensorError as error:
+        raise _damaged(path, f"not a whole safetensors file ({error})") from error
+    return masks, header["budget"], header["provenance"]
+
+
+def weights_hash(model: nn.Module) -> str:
+    """SHA-256 over the names, types, shapes and bytes of the model's effective weights.
+
+    The same on every device and with any number of threads: chunks of fixed size are hashed
+    side by side, and then their hashes in order.
+
+    >>> a, b = nn.Linear(2, 2), nn.Linear(2, 2)
+    >>> _ = b.load_state_dict(a.state_dict())
+    >>> weights_hash(a) == weights_hash(b), len(weights_hash(a))
+    (True, 64)
+    """
+    digest = hashlib.sha256()
+    with ThreadPoolExecutor() as pool:
+        for name, tensor in plain_tensors(model).items():
+            digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+            for part in pool.map(_sha256, _chunks(tensor)):
+                digest.update(part)
+    return digest.hexdigest()
+
+
+def _sha256(chunk: memoryview) -> bytes:
+    return hashlib.sha256(chunk).digest()
+
+
+def _chunks(tensor: Tensor) -> Iterator[memoryview]:
+    flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+    return (flat[start : start + _CHUNK] for start in range(0, len(flat), _CHUNK))
+
+
+def _header(path: str | PathLike[str], metadata: Mapping[str, str]) -> dict[str, Any]:
+    if HEADER not in metadata:
+        raise TrellisError(
+            f"{str(path)!r} is a safetensors file but not a masks file (it has no {HEADER!r} "
+            "header): give one written by Masks.save"
+        )
+    try:
+        header = json.loads(metadata[HEADER])
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, f"its header is not JSON ({error})") from None
+    if not isinstance(header, dict) or "version" not in header:
+        raise _damaged(path, "its header names no version")
+    if header["version"] != VERSION:
+        raise TrellisError(
+            f"{str(path)!r} is a masks file of version {header['version']!r}; this release of "
+            f"Trellis reads version {VERSION}: use the release that wrote it"
+        )
+    if not _is_count(header.get("budget")):
+        raise _damaged(path, f"its budget is {header.get('budget')!r}")
+    if not isinstance(header.get("provenance"), dict):
+        raise _damaged(path, "its provenance is not an object")
+    shapes = header.get("shapes")
+    if not isinstance(shapes, dict):
+        raise _damaged(path, "its header lists no shapes")
+    for name, shape in shapes.items():
+        if not isinstance(shape, list) or len(shape) > 64 or not all(map(_is_count, shape)):
+            raise _damaged(path, f"{name!r} has the shape {shape!r}")
+    return header
+
+
+def _mask(path: str | PathLike[str], file: Any, name: str, shape: list[int]) -> Tensor:
+    # Checked before anything of that size is made: a header may claim what it likes.
+    stored = file.get_slice(name)
+    count = math.prod(shape)
+    if stored.get_dtype() != "U8" or stored.get_shape() != [-(-count // 8)]:
+        raise _damaged(
+            path,
+            f"{name!r} of shape {shape} should be {-(-count // 8)} bytes of U8 and is "
+            f"{stored.get_dtype()} of shape {stored.get_shape()}",
+        )
+    packed = file.get_tensor(name)
+    if count % 8 and int(packed[-1]) >> (count % 8):
+        raise _damaged(path, f"{name!r} has bits set after its last connection")
+    try:
+        return unpack(packed, tuple(shape))
+    except RuntimeError as error:  # no entries at all, and sizes beyond what torch can multiply
+        raise _damaged(path, f"{name!r} has the shape {shape} ({error})") from None
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _damaged(path: str | PathLike[str], what: str) -> TrellisError:
+    return TrellisError(
+        f"{str(path)!r} is not a sound masks file: {what}. Save or download it again"
+    )

@@ -1,0 +1,132 @@
+"""Plain names and effective tensors: a model seen as if nothing had been registered on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from trellis.masks.slots import (
+    ORDER,
+    Slot,
+    evaluating,
+    named_plain_modules,
+    named_slots,
+    slots_of,
+    tied,
+)
+
+
+def plain_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter by its plain name, as the model computes with it, detached.
+
+    Tied parameters appear once, under the first of their names. Parametrized tensors are
+    evaluated as in eval mode, torch's pruning is multiplied out, and all others share memory
+    with the model.
+
+    >>> from torch.nn.utils.parametrizations import weight_norm
+    >>> model = nn.Sequential(weight_norm(nn.Linear(2, 3)), nn.Linear(3, 1, bias=False))
+    >>> {name: tuple(tensor.shape) for name, tensor in plain_tensors(model).items()}
+    {'0.weight': (3, 2), '0.bias': (3,), '1.weight': (1, 3)}
+    """
+    return {group[0][0]: group[0][1].value() for group in tied(named_slots(model), masked=True)}
+
+
+def aliases(model: nn.Module) -> dict[str, list[str]]:
+    """For each name in `plain_tensors`, all plain names of the same tensor, itself first.
+
+    >>> model = nn.Sequential(nn.Embedding(5, 2), nn.Linear(2, 5, bias=False))
+    >>> model[1].weight = model[0].weight
+    >>> aliases(model)
+    {'0.weight': ['0.weight', '1.weight']}
+    """
+    return {
+        group[0][0]: [name for name, _ in group] for group in tied(named_slots(model), masked=True)
+    }
+
+
+@contextmanager
+def plain(model: nn.Module) -> Iterator[nn.Module]:
+    """For as long as this lasts, the model is plain and in eval mode.
+
+    Each parametrized or pruned tensor is swapped, in place, for an ordinary parameter of its
+    effective value (``requires_grad=False``) under its plain name; tied ones for one object.
+    Afterwards, whatever happened, every module has its class, hooks, parametrizations, buffers
+    and training flag back.
+
+    >>> from torch.nn.utils.parametrizations import weight_norm
+    >>> model = weight_norm(nn.Linear(2, 3))
+    >>> with plain(model):
+    ...     list(model.state_dict()), type(model).__name__, model.training
+    (['weight', 'bias'], 'Linear', False)
+    >>> type(model).__name__, model.training
+    ('ParametrizedLinear', True)
+    """
+    saved: list[tuple[nn.Module, type[nn.Module], dict[str, Any]]] = []
+    with evaluating(model):
+        swaps = _stand_ins(model)
+        try:
+            for module, stand_ins in swaps.values():
+                saved.append((module, module.__class__, dict(module.__dict__)))
+                _swap(module, stand_ins)
+            yield model
+        finally:
+            for module, kind, attributes in saved:
+                module.__class__ = kind
+                module.__dict__.clear()
+                module.__dict__.update(attributes)
+
+
+_StandIns = dict[str, Tensor]
+
+
+def _stand_ins(model: nn.Module) -> dict[int, tuple[nn.Module, _StandIns]]:
+    """What to swap, by the module's id: an ordinary tensor for each displaced one."""
+    swaps: dict[int, tuple[nn.Module, _StandIns]] = {}
+
+    def add(slot: Slot, tensor: Tensor) -> None:
+        swaps.setdefault(id(slot.module), (slot.module, {}))[1].setdefault(slot.leaf, tensor)
+
+    for group in tied(named_slots(model), masked=True):
+        if group[0][1].displaced:
+            parameter = nn.Parameter(group[0][1].value(), requires_grad=False)
+            for _, slot in group:
+                add(slot, parameter)
+    for _, module in named_plain_modules(model):
+        for slot in slots_of(module).values():
+            if not slot.is_parameter:
+                add(slot, slot.value())
+    return swaps
+
+
+def _swap(module: nn.Module, stand_ins: _StandIns) -> None:
+    slots = slots_of(module)
+    attributes = module.__dict__
+    # New dicts, so that the old ones can be put back untouched.
+    parameters = {leaf: stand_ins.get(leaf, slot.sources[0]) for leaf, slot in slots.items()}
+    empty = {name: None for name, value in module._parameters.items() if value is None}
+    buffers = dict(module._buffers)
+    hooks = module._forward_pre_hooks.copy()
+    for leaf, slot in slots.items():
+        if not slot.is_parameter:
+            buffers[leaf] = parameters.pop(leaf)
+        if slot.hook is not None:
+            del buffers[f"{leaf}_mask"]
+            del attributes[leaf]  # the product that torch's hook left behind
+            for handle in [handle for handle, hook in hooks.items() if hook is slot.hook]:
+                del hooks[handle]
+    modules = dict(module._modules)
+    if parametrize.is_parametrized(module):
+        del modules["parametrizations"]
+    module.__class__ = parametrize.type_before_parametrizations(module)
+    attributes.update(
+        _parameters=parameters | empty, _buffers=buffers, _modules=modules, _forward_pre_hooks=hooks
+    )
+    attributes.pop(ORDER, None)
+    if isinstance(module, nn.RNNBase):
+        with torch.no_grad():
+            module._init_flat_weights()  # recurrent layers keep a list of their weights

@@ -1,0 +1,207 @@
+"""Where a module keeps a tensor: as it is, behind parametrizations, or behind torch's own pruning.
+
+A tensor's *plain name* is the one it has in the unpruned model (``fc.weight``), whatever has been
+registered on it since. `torch.nn.utils.parametrize` moves ``fc.weight`` to
+``fc.parametrizations.weight.original`` (or ``original0``, ``original1``, ...);
+`torch.nn.utils.prune` moves it to ``fc.weight_orig`` with ``fc.weight_mask`` beside it. A `Slot`
+says where it went and what it is worth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.nn.utils import parametrize, prune
+
+from trellis.errors import TrellisError
+from trellis.masks.parametrization import Mask
+
+# Registering anything on a tensor takes it out of its module's dict of parameters, and with it
+# goes the order. Applying our masks writes the order down here, in the module itself.
+ORDER = "_trellis_order"
+
+
+@dataclass(frozen=True, eq=False)
+class Slot:
+    """One tensor of one module, by its plain name inside that module.
+
+    ``sources`` are the stored tensors, ``transforms`` the parametrizations between them and the
+    tensor the module computes with, ``hook`` torch's own pruning, if any.
+    """
+
+    module: nn.Module
+    leaf: str
+    sources: tuple[Tensor, ...]
+    transforms: tuple[nn.Module, ...] = ()
+    hook: prune.BasePruningMethod | None = None
+
+    @property
+    def displaced(self) -> bool:
+        """Whether the tensor is no longer simply a parameter (or buffer) under its plain name."""
+        return bool(self.transforms) or self.hook is not None
+
+    @property
+    def is_parameter(self) -> bool:
+        return any(isinstance(source, nn.Parameter) for source in self.sources)
+
+    @property
+    def requires_grad(self) -> bool:
+        return any(source.requires_grad for source in self.sources)
+
+    @property
+    def mask(self) -> Tensor | None:
+        """The mask on this tensor, ours (boolean) or torch's (of any type)."""
+        if self.hook is not None:
+            return self.module._buffers[f"{self.leaf}_mask"]
+        return next((t.mask for t in self.transforms if isinstance(t, Mask)), None)
+
+    def value(self) -> Tensor:
+        """What the module computes with: every parametrization and mask in force."""
+        value = self._through(self.transforms)
+        if self.hook is not None:
+            # As torch itself multiplies: an audit must see what the model computes.
+            assert self.mask is not None
+            value = value * self.mask.to(value.dtype)
+        return value.detach()
+
+    def bare(self) -> Tensor:
+        """The same without masks, ours or torch's; other parametrizations stay in force."""
+        return self._through(t for t in self.transforms if not isinstance(t, Mask)).detach()
+
+    def key(self, *, masked: bool) -> Hashable:
+        """Equal for two slots that hold one and the same tensor (masks aside if not ``masked``)."""
+        chain = tuple(
+            "mask" if isinstance(t, Mask) else id(t)
+            for t in self.transforms
+            if masked or not isinstance(t, Mask)
+        )
+        return (*map(_identity, self.sources), *chain, masked and self.hook is not None)
+
+    def _through(self, transforms: Iterable[nn.Module]) -> Tensor:
+        values = self.sources
+        with torch.no_grad(), evaluating(*self.transforms):
+            for transform in transforms:
+                values = (transform(*values),)
+        (value,) = values
+        return value
+
+
+def slots_of(module: nn.Module) -> dict[str, Slot]:
+    """The module's own parameters, and any parametrized buffers, by plain name in plain order."""
+    pruned = {slot.leaf: slot for slot in _pruned(module)}
+    displaced = {slot.leaf: slot for slot in _parametrized(module)} | pruned
+    stored = {
+        name: Slot(module, name, (parameter,))
+        for name, parameter in module._parameters.items()
+        if parameter is not None and name.removesuffix("_orig") not in pruned
+    }
+    # Where the order was not written down, what was moved comes first: weights are what people
+    # register things on, and layers define them before their biases.
+    found = displaced | stored
+    order = dict.fromkeys((*module.__dict__.get(ORDER, ()), *found))
+    return {name: found[name] for name in order if name in found}
+
+
+def named_slots(model: nn.Module) -> Iterator[tuple[str, Slot]]:
+    """Every parameter under every plain name it has, in the order of ``named_parameters``.
+
+    >>> from torch.nn.utils import prune
+    >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1, bias=False))
+    >>> _ = prune.l1_unstructured(model[0], "weight", amount=2)
+    >>> [name for name, slot in named_slots(model)]
+    ['0.weight', '0.bias', '2.weight']
+    """
+    for prefix, module in named_plain_modules(model):
+        for leaf, slot in slots_of(module).items():
+            if not slot.is_parameter:
+                continue
+            name = f"{prefix}.{leaf}" if prefix else leaf
+            if any(is_lazy(source) for source in slot.sources):
+                raise TrellisError(
+                    f"parameter {name!r} has no shape yet: call the model once on an example "
+                    "input, so that its lazy layers are initialized"
+                )
+            yield name, slot
+
+
+def named_plain_modules(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """Every module under every name, less those that `torch.nn.utils.parametrize` put there."""
+    yield prefix, model
+    hidden = "parametrizations" if parametrize.is_parametrized(model) else None
+    for name, child in model._modules.items():
+        if child is not None and name != hidden:
+            yield from named_plain_modules(child, f"{prefix}.{name}" if prefix else name)
+
+
+def tied(named: Iterable[tuple[str, Slot]], *, masked: bool) -> list[list[tuple[str, Slot]]]:
+    """Group the names that stand for one tensor; groups and names keep their order.
+
+    With ``masked``, aliases under different masks are different tensors, as they are to whoever
+    runs the model; without, a parameter is one however each of its aliases is masked.
+    """
+    groups: dict[Hashable, list[list[tuple[str, Slot]]]] = {}
+    ordered: list[list[tuple[str, Slot]]] = []
+    for name, slot in named:
+        candidates = groups.setdefault(slot.key(masked=masked), [])
+        for group in candidates:
+            if not masked or _same(group[0][1].mask, slot.mask):
+                group.append((name, slot))
+                break
+        else:
+            candidates.append([(name, slot)])
+            ordered.append(candidates[-1])
+    return ordered
+
+
+@contextmanager
+def evaluating(*modules: nn.Module) -> Iterator[None]:
+    """These modules and all below in eval mode, each with its own flag back afterwards.
+
+    By flags, not by ``eval()``: users override ``train``, and some parametrizations (spectral
+    norm) change their buffers when they are evaluated in training mode.
+    """
+    flags = [(module, module.training) for root in modules for module in root.modules()]
+    try:
+        for module, _ in flags:
+            module.training = False
+        yield
+    finally:
+        for module, training in flags:
+            module.training = training
+
+
+def _same(a: Tensor | None, b: Tensor | None) -> bool:
+    return a is b or (a is not None and b is not None and torch.equal(a, b))
+
+
+def _parametrized(module: nn.Module) -> Iterator[Slot]:
+    if not parametrize.is_parametrized(module):
+        return
+    lists = module.parametrizations
+    assert isinstance(lists, nn.ModuleDict)
+    for leaf, chain in lists.items():
+        assert isinstance(chain, parametrize.ParametrizationList)
+        names = ["original"] if chain.is_tensor else [f"original{i}" for i in range(chain.ntensors)]
+        yield Slot(module, leaf, tuple(getattr(chain, name) for name in names), tuple(chain))
+
+
+def _pruned(module: nn.Module) -> Iterator[Slot]:
+    for hook in module._forward_pre_hooks.values():
+        if isinstance(hook, prune.BasePruningMethod):
+            leaf = hook._tensor_name
+            source = module._parameters[f"{leaf}_orig"]
+            assert source is not None
+            yield Slot(module, leaf, (source,), (), hook)
+
+
+def _identity(tensor: Tensor) -> Hashable:
+    # Tied weights are nearly always one Parameter object; two objects over the same memory are
+    # tied as well. Tensors that own no memory (meta, empty) are told apart by object.
+    if tensor.device.type == "meta" or tensor.numel() == 0 or is_lazy(tensor):
+        return id(tensor)
+    return (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
