@@ -1,0 +1,109 @@
+"""What a traced model holds at this moment: its weights, and which of them are kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor
+
+from ..errors import TrellisError
+from ..masks.slots import named_slots, tied
+from .steps import Contract, Step
+from .trellis import Trellis, names_in
+from .values import Weight
+
+
+@dataclass(frozen=True, eq=False)
+class Current:
+    """Effective ``weights`` of every parameter that holds connections, contiguous, and the
+    ``masks`` of those that carry one. Both by plain name."""
+
+    weights: dict[str, Tensor]
+    masks: dict[str, Tensor]
+
+    def kept(self) -> dict[str, Tensor]:
+        """Where the mask says 1 or, without a mask, the weight is not 0."""
+        return {n: self.masks[n] if n in self.masks else w != 0 for n, w in self.weights.items()}
+
+    def magnitude(self) -> dict[str, Tensor]:
+        """|w| in float32."""
+        return {name: w.to(torch.float32).abs() for name, w in self.weights.items()}
+
+
+def current(net: Trellis) -> Current:
+    """Read the model that was traced."""
+    weights: dict[str, Tensor] = {}
+    masks: dict[str, Tensor] = {}
+    for group in tied(named_slots(net.model), masked=True):
+        for name, slot in group:
+            if name not in net.connections:
+                continue
+            value = slot.value()
+            if tuple(value.shape) != net.connections[name]:
+                raise TrellisError(
+                    f"{name!r} had shape {net.connections[name]} when it was traced and has "
+                    f"{tuple(value.shape)} now: trace the model again"
+                )
+            weights[name] = value.contiguous()
+            if slot.mask is not None:
+                masks[name] = slot.mask.bool()
+            break
+    gone = [name for name in net.connections if name not in weights]
+    if gone:
+        raise TrellisError(f"{gone[0]!r} is no longer in the model: trace it again")
+    devices = {w.device for w in weights.values()}
+    if len(devices) > 1:
+        raise TrellisError(
+            f"the model lies on several devices ({', '.join(sorted(map(str, devices)))}); "
+            "move it to one"
+        )
+    return Current({n: weights[n] for n in net.connections}, masks)
+
+
+def matching(net: Trellis, patterns: str | tuple[str, ...] | list[str]) -> list[str]:
+    """Parameters whose name fits one of the patterns (shell style: ``head.*``).
+
+    Every pattern must fit something: one that does not is a typing error.
+    """
+    patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
+    known = [name for name, _ in named_slots(net.model)]
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in known):
+            raise TrellisError(
+                f"ignore pattern {pattern!r} fits no parameter; there are "
+                f"{', '.join(map(repr, list(net.connections)[:8]))}"
+                f"{' …' if len(net.connections) > 8 else ''}"
+            )
+    return [n for n in net.connections if any(fnmatchcase(n, p) for p in patterns)]
+
+
+def without(net: Trellis, names: list[str], weights: dict[str, Tensor]) -> Trellis:
+    """The same trellis in which these parameters are wires: constants, not connections."""
+    if not names:
+        return net
+    gone = set(names)
+    steps: list[Step] = []
+    for step in net.steps:
+        if isinstance(step, Contract) and isinstance(step.weight, Weight):
+            used = set(names_in(step.weight))
+            if used & gone and not used <= gone:
+                raise TrellisError(
+                    f"{', '.join(sorted(used))} are used as one matrix: ignore all of them or none"
+                )
+            if used <= gone:
+                step = replace(step, weight=_constant(step.weight, weights))
+        steps.append(step)
+    left = {n: shape for n, shape in net.connections.items() if n not in gone}
+    return replace(net, steps=steps, connections=left, cache={})
+
+
+def _constant(weight: Weight, weights: dict[str, Tensor]) -> Tensor:
+    sizes = {n: weights[n].numel() for n in names_in(weight)}
+    flat = torch.zeros(max(weight.offsets[n] + sizes[n] for n in sizes))
+    for name in sizes:
+        start = weight.offsets[name]
+        flat[start : start + sizes[name]] = weights[name].detach().cpu().float().abs().reshape(-1)
+    positions = weight.positions()
+    return torch.where(positions >= 0, flat[positions.clamp(min=0)], torch.zeros(()))

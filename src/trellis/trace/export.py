@@ -1,0 +1,71 @@
+"""From a model to a graph of operations, through ``torch.export``."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+
+from ..errors import TrellisError
+from .registry import RULES, key
+
+
+def export(model: nn.Module, inputs: Sequence[Any]) -> ExportedProgram:
+    """Export a model that is already plain and in eval mode.
+
+    Attention's fused fast path is switched off: it hides which weights are used where.
+    """
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with warnings.catch_warnings(), torch.enable_grad():
+            warnings.simplefilter("ignore")
+            return torch.export.export(model, tuple(inputs), strict=False)
+    except TrellisError:
+        raise
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        raise TrellisError(
+            f"torch.export cannot trace {type(model).__name__} with inputs "
+            f"{describe(inputs)}: {type(error).__name__}: {reason[:300]}"
+        ) from error
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def mutates(program: ExportedProgram) -> bool:
+    """Whether the graph changes tensors in place, which must be rewritten first."""
+    return any(
+        isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+        for node in program.graph.nodes
+    )
+
+
+def decompose(program: ExportedProgram) -> ExportedProgram:
+    """Rewrite in-place and composite operations, except those that have a rule of their own."""
+    table = torch.export.default_decompositions()
+    for op in list(table.keys()):
+        if key(op) in RULES:
+            table.pop(op)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return program.run_decompositions(table)
+
+
+def describe(inputs: Sequence[Any]) -> str:
+    """Shapes and types of inputs, for messages.
+
+    >>> describe((torch.zeros(1, 3), torch.zeros(2, dtype=torch.int64)))
+    '(float32 1x3, int64 2)'
+    """
+    parts = [
+        f"{str(x.dtype).removeprefix('torch.')} {'x'.join(map(str, x.shape)) or 'scalar'}"
+        if isinstance(x, torch.Tensor)
+        else repr(x)
+        for x in inputs
+    ]
+    return f"({', '.join(parts)})"

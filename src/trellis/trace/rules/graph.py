@@ -1,0 +1,117 @@
+"""Looking up and sending along indices: embeddings, message passing, assignments."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...errors import TrellisError
+from ..builder import Builder, invert
+from ..registry import aten, rules_for
+from ..values import Signal, Value, Weight
+from .arithmetic import as_signal
+
+
+@rules_for(aten("embedding"))
+def embedding(build: Builder, weight: Value, ids: Value, *args: Any, **kwargs: Any) -> Signal:
+    """Token ids from the input are one-hot vectors: a product with the table (V, D)."""
+    if not isinstance(ids, Signal):
+        table = as_signal(build, weight)
+        assert isinstance(ids, Tensor)
+        out = build.gather(table, 0, ids.reshape(-1))
+        return build.reshape(out, (*ids.shape, table.shape[1]))
+    if not isinstance(weight, Weight):
+        raise TrellisError("an embedding whose table is itself computed is not traced")
+    vocabulary, width = weight.shape
+    count = math.prod(ids.shape)
+    hot = build.expand(build.reshape(ids, (1, count, 1)), (1, count, vocabulary))
+    out = build.contract(hot, weight.moved(lambda t: t.t()[None]))
+    return build.reshape(out, (*ids.shape, width))
+
+
+def send(build: Builder, into: Value, target: Tensor, source: Value) -> Signal:
+    """Add ``source`` to ``into`` at the flat places ``target`` (one for each of its units)."""
+    shape = tuple(into.shape)
+    size = math.prod(shape)
+    src = as_signal(build, source)
+    src = build.reshape(build.expand(src, tuple(target.shape)), (math.prod(target.shape),))
+    reads = invert(target.cpu(), size)
+    arrived = build.reshape(build.reduce(build.gather(src, 0, reads), [1]), shape)
+    if isinstance(into, Tensor) and not bool((into != 0).any()):
+        return arrived
+    return build.join(as_signal(build, into), arrived)
+
+
+def flat_target(shape: tuple[int, ...], dim: int, index: Tensor) -> Tensor:
+    """Flat place in ``shape`` of each entry of ``index``, which replaces dimension ``dim``.
+
+    >>> flat_target((3, 2), 0, torch.tensor([[2, 0]]))
+    tensor([[4, 1]])
+    """
+    dim %= len(shape)
+    grid = torch.meshgrid(*(torch.arange(n) for n in index.shape), indexing="ij")
+    flat = torch.zeros(index.shape, dtype=torch.int64)
+    for d, n in enumerate(shape):
+        flat = flat * n + (index.cpu() if d == dim else grid[d])
+    return flat
+
+
+@rules_for(aten("scatter_add scatter_add_ scatter_reduce scatter_reduce_ scatter"))
+def scatter(
+    build: Builder, into: Value, dim: int, index: Value, source: Value, *args: Any, **kwargs: Any
+) -> Signal:
+    if not isinstance(index, Tensor):
+        raise TrellisError("scatter: an index that is computed from activations is not traced")
+    target = flat_target(tuple(into.shape), dim, index)
+    if len(source.shape) and tuple(source.shape) != tuple(index.shape):
+        cut = tuple(slice(n) for n in index.shape)
+        source = source[cut] if isinstance(source, Tensor) else source
+    return send(build, into, target, source)
+
+
+@rules_for(aten("index_add index_add_"))
+def index_add(
+    build: Builder, into: Value, dim: int, index: Tensor, source: Value, **kwargs: Any
+) -> Signal:
+    dim %= len(into.shape)
+    shape = [1] * len(into.shape)
+    shape[dim] = -1
+    full = index.cpu().reshape(shape).expand(tuple(source.shape))
+    return send(build, into, flat_target(tuple(into.shape), dim, full), source)
+
+
+@rules_for(aten("index_put index_put_ _unsafe_index_put"))
+def index_put(
+    build: Builder, into: Value, indices: list[Tensor | None], source: Value,
+    accumulate: bool = False,
+) -> Signal:
+    """Assignment at constant places; what stood there before is gone unless accumulated."""
+    shape = tuple(into.shape)
+    places = torch.arange(math.prod(shape)).reshape(shape)
+    target = places[tuple(slice(None) if i is None else i.cpu() for i in indices)]
+    return _overwrite(build, into, target, source, accumulate)
+
+
+@rules_for(aten("select_scatter slice_scatter"))
+def view_scatter(build: Builder, into: Value, source: Value, dim: int, *where: Any) -> Signal:
+    places = torch.arange(math.prod(into.shape)).reshape(tuple(into.shape))
+    if len(where) == 1:
+        target = places.select(dim, where[0])
+    else:
+        cut = [slice(None)] * len(into.shape)
+        cut[dim] = slice(*where)
+        target = places[tuple(cut)]
+    return _overwrite(build, into, target, source, False)
+
+
+def _overwrite(
+    build: Builder, into: Value, target: Tensor, source: Value, accumulate: bool
+) -> Signal:
+    if not accumulate and not isinstance(into, Tensor):
+        keep = torch.ones(math.prod(into.shape), dtype=torch.bool)
+        keep[target.reshape(-1)] = False
+        into = build.block(as_signal(build, into), keep.reshape(tuple(into.shape)))
+    return send(build, into, target, source)

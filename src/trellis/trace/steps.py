@@ -1,0 +1,136 @@
+"""The trellis in a dozen kinds of step.
+
+Every operation of a model is written as a few of these. Each says how units of its inputs lead
+to units of its output; none says which algebra runs over them (see :mod:`trellis.paths`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from .values import Signal, Weight
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    out: Signal
+
+
+@dataclass(frozen=True, eq=False)
+class Source(Step):
+    """Where signals begin. ``depends``: an input of the model; else a constant that is not
+    zero where ``nonzero`` (bool, broadcastable) says so. ``lifts``: the constant one that a
+    parameter used as a signal is multiplied with, so that paths may begin there."""
+
+    depends: bool
+    nonzero: Tensor
+    lifts: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Reshape(Step):
+    x: Signal
+
+
+@dataclass(frozen=True, eq=False)
+class Permute(Step):
+    x: Signal
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Expand(Step):
+    """Broadcast dimensions of size one (same number of dimensions)."""
+
+    x: Signal
+
+
+@dataclass(frozen=True, eq=False)
+class Gather(Step):
+    """``out[..., p, t, ...] = x[..., index[p, t], ...]`` along ``dim``; nothing where −1.
+
+    ``index`` has one dimension, or two: places and taps (a convolution's windows).
+    ``inverse`` is (size of x along dim, fan): the flat places of ``index`` that read each
+    entry, padded with −1.
+    """
+
+    x: Signal
+    dim: int
+    index: Tensor
+    inverse: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Cat(Step):
+    xs: tuple[Signal, ...]
+    dim: int
+
+
+@dataclass(frozen=True, eq=False)
+class Join(Step):
+    """Elementwise sum, or anything else in which either side alone carries a path."""
+
+    xs: tuple[Signal, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Gate(Step):
+    """Elementwise product of two signals."""
+
+    x: Signal
+    y: Signal
+
+
+@dataclass(frozen=True, eq=False)
+class Reduce(Step):
+    """Sum, mean, maximum over ``dims``, which disappear."""
+
+    x: Signal
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Mix(Step):
+    """Each unit also feels all others along ``dims`` (softmax, layer norm)."""
+
+    x: Signal
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Bias(Step):
+    """Something constant is added where ``nonzero`` (bool, broadcastable) says so."""
+
+    x: Signal
+    nonzero: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Block(Step):
+    """A product with a constant that is zero where ``keep`` is false."""
+
+    x: Signal
+    keep: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Contract(Step):
+    """Signal times weight: x (B, M, K), weight (B, N, K), out (B, M, N), summed over K.
+
+    The only step that holds connections. B: what both share; M: positions that share the
+    weight; K and N: tails and heads. A plain tensor in place of the weight is a constant
+    (a fixed adjacency): wires, no connections.
+    """
+
+    x: Signal
+    weight: Weight | Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Product(Step):
+    """Signal times signal: x (B, M, K), y (B, N, K), out (B, M, N), summed over K."""
+
+    x: Signal
+    y: Signal

@@ -1,0 +1,234 @@
+"""The traced trellis: a value that audits, prunes and schedules share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from ..errors import TrellisError
+from ..masks.plain import aliases, plain
+from .export import decompose, describe, export, mutates
+from .interpreter import Interpreter, UnknownOperation
+from .steps import Bias, Contract, Gate, Product, Step
+from .values import Signal, Weight
+
+
+@dataclass(eq=False)
+class Trellis:
+    """The graph of units and uses of a model.
+
+    ``steps`` in order of evaluation; ``connections`` maps each parameter that holds connections
+    to its shape, in the model's own order. ``model`` is where current weights are read from.
+    """
+
+    model: nn.Module = field(repr=False)
+    steps: list[Step] = field(repr=False)
+    inputs: list[Signal] = field(repr=False)
+    outputs: list[Signal] = field(repr=False)
+    connections: dict[str, tuple[int, ...]]
+    offsets: dict[str, int] = field(repr=False)
+    example: str
+    specs: list[dict[str, Any]] = field(repr=False)
+    cache: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def total(self) -> int:
+        """How many connections there are."""
+        return sum(math.prod(shape) for shape in self.connections.values())
+
+    @property
+    def output_units(self) -> int:
+        return sum(math.prod(signal.shape) for signal in self.outputs)
+
+    @cached_property
+    def gated(self) -> bool:
+        """Whether signals are multiplied anywhere, so that zero must be told from constant."""
+        return any(isinstance(step, Gate | Product) for step in self.steps)
+
+    @cached_property
+    def biased(self) -> bool:
+        """Whether constants are added anywhere (biases, norms, sigmoids)."""
+        return any(isinstance(step, Bias) for step in self.steps)
+
+    @cached_property
+    def contractions(self) -> list[Contract]:
+        """The steps that hold connections."""
+        return [s for s in self.steps if isinstance(s, Contract) and isinstance(s.weight, Weight)]
+
+    @cached_property
+    def uses(self) -> int:
+        """How many uses there are: a connection counts once for each place that shares it."""
+        return sum(
+            math.prod(s.weight.shape) * s.x.shape[1] for s in self.contractions
+        )
+
+    def on(self, tensor: Tensor, device: torch.device) -> Tensor:
+        """A constant of the trellis on a device, moved once."""
+        if tensor.device == device:
+            return tensor
+        key = (id(tensor), device)
+        if key not in self.cache:
+            self.cache[key] = tensor, tensor.to(device)  # both: an id is only good while it lives
+        found: Tensor = self.cache[key][1]
+        return found
+
+
+def trace(model: nn.Module | Trellis, example_inputs: Any = None) -> Trellis:
+    """Trace a model once, for any number of audits and prunings.
+
+    ``example_inputs`` is a tensor or a tuple of them, as the model is called. A batch of more
+    than one is cut to its first sample: units are counted batch aside.
+
+    >>> net = trace(nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)), torch.zeros(1, 3))
+    >>> net.total, net.output_units, list(net.connections)
+    (8, 1, ['0.weight', '2.weight'])
+    """
+    if isinstance(model, Trellis):
+        return model
+    if not isinstance(model, nn.Module):
+        raise TrellisError(f"expected a torch.nn.Module or a traced trellis, got {model!r:.80}")
+    inputs = as_inputs(model, example_inputs)
+    with plain(model):
+        inputs = one_sample(model, inputs)
+        program = export(model, inputs)
+        canonical = {
+            name: first for first, names in aliases(model).items() for name in names
+        }
+        flat = pytree.tree_leaves(tuple(inputs))
+        order = [name for name, _ in model.named_parameters()]
+        try:
+            found = None if mutates(program) else interpret(program, flat, canonical)
+        except UnknownOperation:
+            found = None
+        if found is None:
+            found = interpret(decompose(program), flat, canonical)
+    if not found.outputs:
+        raise TrellisError(
+            f"{type(model).__name__} returns nothing that depends on its inputs "
+            f"{describe(inputs)} or its parameters: there is no path to look for"
+        )
+    return assemble(model, found, order, inputs)
+
+
+def interpret(program: Any, flat: list[Any], canonical: dict[str, str]) -> Interpreter:
+    interpreter = Interpreter(program, flat, canonical)
+    interpreter.run()
+    return interpreter
+
+
+def assemble(
+    model: nn.Module, found: Interpreter, order: list[str], inputs: Sequence[Any]
+) -> Trellis:
+    """Drop steps that lead to no output, and see which parameters hold connections."""
+    needed = {signal.id for signal in found.outputs}
+    steps: list[Step] = []
+    for step in reversed(found.build.steps):
+        if step.out.id in needed:
+            steps.append(step)
+            needed.update(s.id for s in operands(step))
+    steps.reverse()
+    held: dict[str, tuple[int, ...]] = {}
+    for step in found.build.steps:
+        if isinstance(step, Contract) and isinstance(step.weight, Weight):
+            for name in names_in(step.weight):
+                held[name] = found.shapes[name]
+    connections = {name: held[name] for name in order if name in held}
+    return Trellis(
+        model, steps, found.input_signals, found.outputs, connections, found.offsets,
+        describe(inputs), [spec(x) for x in pytree.tree_leaves(tuple(inputs))],
+    )
+
+
+def operands(step: Step) -> list[Signal]:
+    """The signals a step reads."""
+    found: list[Signal] = []
+    for name in ("x", "y"):
+        value = getattr(step, name, None)
+        if isinstance(value, Signal):
+            found.append(value)
+    return found + list(getattr(step, "xs", ()))
+
+
+def names_in(weight: Weight) -> list[str]:
+    """Parameters that a weight draws on."""
+    if weight.name is not None:
+        return [weight.name]
+    positions = weight.carrier[weight.carrier >= 0]
+    ordered = sorted(weight.offsets.items(), key=lambda item: item[1])
+    starts = torch.tensor([start for _, start in ordered])
+    which = torch.unique(torch.searchsorted(starts, positions, right=True) - 1)
+    return [ordered[i][0] for i in which.tolist()]
+
+
+def spec(value: Any) -> dict[str, Any]:
+    if isinstance(value, Tensor):
+        return {"dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape)}
+    return {"value": repr(value)}
+
+
+def as_inputs(model: nn.Module, example_inputs: Any) -> tuple[Any, ...]:
+    """Example inputs as a tuple, on the model's device."""
+    if example_inputs is None:
+        raise TrellisError(
+            "example_inputs is missing: pass a tensor (or a tuple of tensors) that the model "
+            "can be called with, such as torch.zeros(1, 3, 224, 224)"
+        )
+    if isinstance(example_inputs, Mapping):
+        raise TrellisError(
+            f"example_inputs is a mapping with keys {list(example_inputs)}; pass a tuple in the "
+            "order of the model's forward()"
+        )
+    inputs = tuple(example_inputs) if isinstance(example_inputs, tuple | list) else (example_inputs,)
+    places = {p.device for p in model.parameters()}
+    if any(p.is_meta for p in model.parameters()):
+        raise TrellisError("the model is on the meta device: its weights have no values yet")
+    empty = [x for x in inputs if isinstance(x, Tensor) and x.numel() == 0]
+    if empty:
+        raise TrellisError(f"an example input is empty: {describe(inputs)}")
+    if len(places) == 1:
+        device = places.pop()
+        inputs = tuple(x.to(device) if isinstance(x, Tensor) else x for x in inputs)
+    kinds = {p.dtype for p in model.parameters() if p.is_floating_point()}
+    if len(kinds) == 1:
+        dtype = kinds.pop()
+        inputs = tuple(
+            x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x for x in inputs
+        )
+    return inputs
+
+
+def one_sample(model: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Cut a batch to one sample, if the first dimension is a batch.
+
+    It is one when every input and output has it, and the first and the last sample give alone
+    what they give in company.
+    """
+    tensors = [x for x in inputs if isinstance(x, Tensor)]
+    sizes = {x.shape[0] if x.ndim else 0 for x in tensors}
+    if len(tensors) != len(inputs) or len(sizes) != 1 or (batch := sizes.pop()) < 2:
+        return inputs
+    try:
+        with torch.no_grad():
+            whole, first, last = (
+                [y for y in pytree.tree_leaves(model(*part)) if isinstance(y, Tensor)]
+                for part in (inputs, _sample(inputs, 0), _sample(inputs, batch - 1))
+            )
+    except Exception:
+        return inputs
+    same = len(whole) == len(first) and all(
+        w.ndim and w.shape[0] == batch and f.shape[0] == 1 and w.shape[1:] == f.shape[1:]
+        and torch.allclose(w[:1], f, 1e-3, 1e-5) and torch.allclose(w[-1:], t, 1e-3, 1e-5)
+        for w, f, t in zip(whole, first, last, strict=True)
+    )
+    return _sample(inputs, 0) if same else inputs
+
+
+def _sample(inputs: tuple[Any, ...], place: int) -> tuple[Any, ...]:
+    return tuple(x[place : place + 1] for x in inputs)
