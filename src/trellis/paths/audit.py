@@ -1,0 +1,197 @@
+"""The audit: which kept weights of a model do nothing, layer by layer, in numbers and words."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..trace.current import current
+from ..trace.trellis import Trellis, trace
+from .liveness import liveness
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One parameter that holds connections. All but the first two fields count them."""
+
+    name: str
+    shape: tuple[int, ...]
+    total: int
+    kept: int
+    accessible: int
+    coaccessible: int
+    live: int
+
+    @property
+    def dead(self) -> int:
+        return self.kept - self.live
+
+    def words(self) -> str | None:
+        """What is wrong with this layer, in a sentence; None if nothing is."""
+        if self.kept == 0:
+            return f"`{self.name}`: nothing is kept"
+        if self.live == 0:
+            return f"`{self.name}`: nothing that is kept is on a path; the layer is cut off"
+        parts = []
+        if self.accessible < self.kept:
+            parts.append(f"{_percent(1 - self.accessible / self.kept)} of what is kept is reached by no input")
+        if self.coaccessible < self.kept:
+            parts.append(f"{_percent(1 - self.coaccessible / self.kept)} can reach no output")
+        if not parts and self.dead:
+            parts.append(
+                f"{_percent(self.dead / self.kept)} of what is kept is reached and leads on, "
+                "but in no place both"
+            )
+        if not parts:
+            return None
+        if not parts[0].endswith("by no input") and "of what is kept" not in parts[0]:
+            parts[0] = parts[0].replace(" can reach", " of what is kept can reach")
+        return f"`{self.name}`: " + ", ".join(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """What an audit found. ``live / kept`` is `live_fraction`; ``outputs`` counts output units,
+    ``outputs_reached`` those that an input still reaches. Prints as a table."""
+
+    layers: tuple[Layer, ...]
+    outputs: int
+    outputs_reached: int
+    live_masks: dict[str, Tensor] = field(repr=False)
+    biased: bool = False
+
+    @property
+    def total(self) -> int:
+        return sum(layer.total for layer in self.layers)
+
+    @property
+    def kept(self) -> int:
+        return sum(layer.kept for layer in self.layers)
+
+    @property
+    def live(self) -> int:
+        return sum(layer.live for layer in self.layers)
+
+    @property
+    def dead(self) -> int:
+        return self.kept - self.live
+
+    @property
+    def live_fraction(self) -> float:
+        return self.live / self.kept if self.kept else 0.0
+
+    def words(self) -> list[str]:
+        """What is wrong, worst layer first; one line if nothing is."""
+        bad = [(layer.dead / max(layer.kept, 1) if layer.kept else 1.0, layer) for layer in self.layers]
+        bad.sort(key=lambda item: -item[0])
+        lines = [text for _, layer in bad if (text := layer.words())]
+        if self.outputs_reached < self.outputs:
+            missing = self.outputs - self.outputs_reached
+            lines.insert(0, f"{missing:,} of {self.outputs:,} outputs are reached by no input")
+        if not self.layers:
+            return ["the model has no connections: no parameter multiplies a signal"]
+        if not lines:
+            return ["every kept connection is on a path from an input to an output"]
+        if self.biased and self.dead:
+            lines.append(
+                "a unit that nothing reaches is a constant here (biases, norms): removing what is "
+                "dead behind it needs its value folded into the next bias"
+            )
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the masks, for JSON."""
+        return {
+            "total": self.total, "kept": self.kept, "live": self.live, "dead": self.dead,
+            "live_fraction": self.live_fraction, "outputs": self.outputs,
+            "outputs_reached": self.outputs_reached,
+            "layers": [
+                asdict(layer) | {"shape": list(layer.shape), "dead": layer.dead}
+                for layer in self.layers
+            ],
+            "words": self.words(),
+        }
+
+    def rows(self) -> list[list[str]]:
+        """The table: a header, a row per layer, a last row for the whole."""
+        head = ["layer", "shape", "connections", "kept", "accessible", "co-accessible", "live", "dead"]
+        rows = [head]
+        for layer in self.layers:
+            counts = (layer.total, layer.kept, layer.accessible, layer.coaccessible, layer.live, layer.dead)
+            rows.append([layer.name, "x".join(map(str, layer.shape)), *(f"{c:,}" for c in counts)])
+        sums = [sum(getattr(layer, k) for layer in self.layers)
+                for k in ("total", "kept", "accessible", "coaccessible", "live", "dead")]
+        rows.append(["whole", "", *(f"{c:,}" for c in sums)])
+        return rows
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if i < 2 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ]
+        rule = "-" * max(len(line) for line in lines)
+        table = [lines[0], rule, *lines[1:-1], rule, lines[-1]]
+        summary = (
+            f"live: {_percent(self.live_fraction)} of what is kept; "
+            f"outputs reached: {self.outputs_reached:,} of {self.outputs:,}"
+        )
+        return "\n".join([*table, "", summary, *(f"- {text}" for text in self.words())])
+
+
+def audit(model: nn.Module | Trellis, example_inputs: Any = None) -> Audit:
+    """Find the dead weights of any model: kept, but on no path from an input to an output.
+
+    Reads our masks, `torch.nn.utils.prune`'s, and plain zeros. Changes nothing.
+
+    >>> model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 1, bias=False))
+    >>> with torch.no_grad():
+    ...     _ = model[1].weight.copy_(torch.tensor([[1.0, 0.0]]))
+    >>> print(audit(model, torch.zeros(1, 2)))
+    layer     shape  connections  kept  accessible  co-accessible  live  dead
+    -------------------------------------------------------------------------
+    0.weight  2x2              4     4           4              2     2     2
+    1.weight  1x2              2     1           1              1     1     0
+    -------------------------------------------------------------------------
+    whole                      6     5           5              3     3     2
+    <BLANKLINE>
+    live: 60 % of what is kept; outputs reached: 1 of 1
+    - `0.weight`: 50 % of what is kept can reach no output
+    """
+    net = trace(model, example_inputs)
+    kept = current(net).kept()
+    if not kept:
+        return Audit((), net.output_units, 0, {}, False)
+    found = liveness(net, kept)
+    layers = tuple(
+        Layer(
+            name, shape, kept[name].numel(), _count(kept[name]), _count(found.accessible[name]),
+            _count(found.coaccessible[name]), _count(found.live[name]),
+        )
+        for name, shape in net.connections.items()
+    )
+    return Audit(layers, net.output_units, found.outputs_reached, found.live, net.biased)
+
+
+def _count(mask: Tensor) -> int:
+    return int(torch.count_nonzero(mask))
+
+
+def _percent(fraction: float) -> str:
+    """Percent with as many digits as it takes not to round to nothing or everything.
+
+    >>> _percent(0.41), _percent(0.9999), _percent(1.0)
+    ('41 %', '99.99 %', '100 %')
+    """
+    for digits in range(5):
+        shown = round(100 * fraction, digits)
+        if (shown not in (0.0, 100.0)) or fraction in (0.0, 1.0):
+            return f"{shown:.{digits}f} %"
+    return f"{100 * fraction:.2g} %"

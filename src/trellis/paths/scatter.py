@@ -1,0 +1,79 @@
+"""Between a contraction's weight, (B, N, K), and the parameters it is drawn from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from ..trace.trellis import Trellis, names_in
+from ..trace.values import Weight
+
+
+def draw(net: Trellis, weight: Weight, tensors: Mapping[str, Tensor]) -> Tensor:
+    """The entries of ``tensors`` (contiguous, in the parameters' shapes) as this weight has
+    them: a view where possible. Zero where there is no connection."""
+    if weight.is_view:
+        assert weight.name is not None
+        view = weight.carrier
+        return tensors[weight.name].as_strided(
+            view.shape, view.stride(), int(view.storage_offset())
+        )
+    out: Tensor | None = None
+    for name in names_in(weight):
+        source = tensors[name].reshape(-1)
+        places = net.on(weight.carrier, source.device) - weight.offsets[name]
+        mine = (places >= 0) & (places < source.numel())
+        part = torch.where(mine, source[places.clamp(0, source.numel() - 1)], 0)
+        out = part.to(source.dtype) if out is None else torch.where(mine, part, out).to(source.dtype)
+    assert out is not None
+    return out
+
+
+def give(
+    net: Trellis, weight: Weight, values: Tensor, into: dict[str, Tensor],
+    join: Callable[[Tensor, Tensor], Tensor], reduce: str,
+) -> None:
+    """Join ``values`` (broadcastable to (B, N, K)) into parameter-shaped tensors.
+
+    Names absent from ``into`` are written; ``reduce`` is the name that
+    `Tensor.scatter_reduce_` has for the same join.
+    """
+    if weight.is_view and 0 not in _strides(weight):
+        assert weight.name is not None
+        shape = net.connections[weight.name]
+        full = math.prod(weight.shape) == math.prod(shape)
+        first = weight.name not in into
+        if first:
+            make = torch.empty if full else torch.zeros
+            into[weight.name] = make(shape, dtype=values.dtype, device=values.device)
+        view = weight.carrier
+        target = into[weight.name].as_strided(
+            view.shape, view.stride(), int(view.storage_offset())
+        )
+        target.copy_(values if first else join(target, values.expand(target.shape)))
+        return
+    flat = values.expand(weight.shape).reshape(-1)
+    positions = net.on(weight.positions(), values.device).reshape(-1)
+    for name in names_in(weight):
+        size = math.prod(net.connections[name])
+        if name not in into:
+            into[name] = torch.zeros(
+                net.connections[name], dtype=values.dtype, device=values.device
+            )
+        places = positions - weight.offsets[name]
+        mine = (places >= 0) & (places < size)
+        target = into[name].view(-1)
+        if target.dtype == torch.bool:
+            counts = torch.zeros(size, dtype=torch.int32, device=target.device)
+            counts.index_add_(0, places[mine], flat[mine].to(torch.int32))
+            target |= counts > 0
+        else:
+            target.scatter_reduce_(0, places[mine], flat[mine], reduce, include_self=True)
+
+
+def _strides(weight: Weight) -> list[int]:
+    view = weight.carrier
+    return [s for s, n in zip(view.stride(), view.shape, strict=True) if n > 1]

@@ -1,0 +1,85 @@
+"""The connections of a best path, found as the gradient of its weight.
+
+In an algebra where every maximum has one winner, the weight of the best path to a unit is the
+product along that path alone. Its gradient is non-zero on those connections and no others;
+behind gates, on the tree that makes the unit depend on the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from ..trace.steps import Contract
+from ..trace.trellis import Trellis
+from .algebra import BestPath
+from .backward import backward
+from .propagate import Propagation
+from .scatter import draw
+
+
+class Witness:
+    """Best paths under positive ``weights`` (float64, zero where nothing may be kept)."""
+
+    def __init__(self, net: Trellis, weights: Mapping[str, Tensor]) -> None:
+        self.net = net
+        self.leaves = {
+            name: w.detach().cpu().to(torch.float64).requires_grad_() for name, w in weights.items()
+        }
+
+        def drawn(step: Contract) -> Tensor:
+            return draw(net, step.weight, self.leaves)  # type: ignore[arg-type]
+
+        self.drawn = drawn
+        with torch.enable_grad():
+            self.run = Propagation(net, BestPath(), drawn).forward()
+
+    def outputs(self) -> list[Tensor]:
+        """Weight of the best path to each output unit."""
+        none = torch.zeros((), dtype=torch.float64)
+        return [
+            self.run.depends.get(s.id, none).expand(s.shape) for s in self.net.outputs
+        ]
+
+    def mark(self, value: Tensor) -> dict[str, Tensor]:
+        """Connections on which ``value`` (a sum of messages) rests."""
+        if not value.requires_grad:
+            return {n: torch.zeros(w.shape, dtype=torch.bool) for n, w in self.leaves.items()}
+        names = list(self.leaves)
+        grads = torch.autograd.grad(
+            value, [self.leaves[n] for n in names], retain_graph=True, allow_unused=True
+        )
+        return {
+            n: torch.zeros(self.leaves[n].shape, dtype=torch.bool) if g is None else g != 0
+            for n, g in zip(names, grads, strict=True)
+        }
+
+    def to_outputs(self, wanted: list[Tensor]) -> dict[str, Tensor]:
+        """Best paths to the output units marked in ``wanted`` (bool, per output signal)."""
+        total = torch.zeros((), dtype=torch.float64)
+        for value, mask in zip(self.outputs(), wanted, strict=True):
+            total = total + torch.log(value[mask & (value > 0)]).sum()
+        return self.mark(total)
+
+    def through(self) -> list[tuple[Contract, Tensor]]:
+        """For each contraction, the best weight through each of its connections (B, N, K),
+        the connection's own weight left out."""
+        with torch.enable_grad():
+            backward(self.run)
+            found = []
+            for step in self.net.contractions:
+                total: Tensor | None = None
+                for tail, head in (
+                    (self.run.depends, self.run.changes), (self.run.nonzero, self.run.enables)
+                ):
+                    x, g = tail.get(step.x.id), head.get(step.out.id)
+                    if x is None or g is None:
+                        continue
+                    x, g = (t.expand(step.x.shape[0], step.x.shape[1], -1) for t in (x, g))
+                    part = (g[:, :, :, None] * x[:, :, None, :]).max(1).values
+                    total = part if total is None else torch.where(total >= part, total, part)
+                if total is not None:
+                    found.append((step, total.expand(step.weight.shape)))
+            return found
