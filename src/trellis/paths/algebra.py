@@ -19,9 +19,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from .kernels import as_bytes, max_product
 from .messages import distinct
 
-CHUNK = 1 << 18  # elements of a working buffer: small enough to stay in cache
+FEW = 8  # rows up to which going through them one by one beats a float matrix product
 
 
 class Algebra(Protocol):
@@ -36,6 +37,10 @@ class Algebra(Protocol):
     def reduce(self, x: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> Tensor: ...
 
     def matmul(self, x: Tensor, w: Tensor) -> Tensor: ...
+
+    def strongest(self, w: Tensor) -> Tensor:
+        """⊕ over the last dimension of a weight, which stays with size one."""
+        ...
 
 
 class Boolean:
@@ -53,20 +58,22 @@ class Boolean:
 
     def reduce(self, x: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
         """Or over ``dims``, which stay with size one."""
-        return x.any(dim=tuple(dims), keepdim=True)
+        return as_bytes(x).amax(dim=tuple(dims), keepdim=True).view(torch.bool)
 
     def matmul(self, x: Tensor, w: Tensor) -> Tensor:
-        """x (B, R, K), w (B, N, K) to (B, R, N): float products of zeros and ones, which are
-        exact in the only respect that counts, being zero or not."""
-        if x.shape[1] == 1:
-            return (w & x).any(-1)[:, None]
-        if w.shape[1] == 1:
-            return (x & w).any(-1, keepdim=True)
+        """x (B, R, K), w (B, N, K) to (B, R, N). Many rows go through float products of zeros
+        and ones, which are exact in the only respect that counts, being zero or not."""
+        if x.shape[1] <= FEW:
+            return max_product(x, w)
         return torch.bmm(x.float(), w.float().mT) > 0
+
+    def strongest(self, w: Tensor) -> Tensor:
+        return as_bytes(w).amax(-1, keepdim=True).view(torch.bool)
 
 
 class MaxTimes:
-    """The product along the best path. Products and maxima round alike on every device.
+    """The product along the best path, of absolute values. Products and maxima round alike on
+    every device.
 
     Contractions of more than ``limit`` products first merge the positions that share the weight
     into one, which can only raise scores: an upper bound where exactness would cost too much.
@@ -97,6 +104,10 @@ class MaxTimes:
             x = x.amax(1, keepdim=True)
         return max_product(x, w)
 
+    def strongest(self, w: Tensor) -> Tensor:
+        low, high = torch.aminmax(w, dim=-1, keepdim=True)
+        return torch.maximum(high, -low)
+
 
 class SumTimes:
     """The summed product over all paths."""
@@ -119,6 +130,9 @@ class SumTimes:
 
     def matmul(self, x: Tensor, w: Tensor) -> Tensor:
         return torch.bmm(x, w.mT)
+
+    def strongest(self, w: Tensor) -> Tensor:
+        return w.sum(-1, keepdim=True)
 
 
 class BestPath:
@@ -145,34 +159,8 @@ class BestPath:
         rows = [(x[:, r, None] * w).max(-1).values for r in range(x.shape[1])]
         return torch.stack(rows, 1)
 
-
-def max_product(x: Tensor, w: Tensor) -> Tensor:
-    """max over k of x[b, r, k] · w[b, n, k]: (B, R, K), (B, N, K) to (B, R, N).
-
-    Works through w in pieces that fit the cache, along whichever of its dimensions lies
-    further apart in memory.
-    """
-    b, n, k = w.shape
-    rows = x.shape[1]
-    if rows * w.numel() <= CHUNK:
-        return (x[:, :, None] * w[:, None]).amax(-1)
-    out = torch.zeros(b, rows, n, dtype=x.dtype, device=x.device)
-    step = CHUNK if w.device.type == "cpu" else CHUNK << 6
-    by_head = w.stride(1) >= w.stride(2)
-    for i in range(b):
-        for r in range(rows):
-            row = x[i, r]
-            if by_head:
-                size = max(step // k, 1)
-                for a in range(0, n, size):
-                    torch.amax(w[i, a : a + size] * row, -1, out=out[i, r, a : a + size])
-            else:
-                size = max(step // n, 1)
-                best = out[i, r]
-                for a in range(0, k, size):
-                    piece = w[i, :, a : a + size].mT * row[a : a + size, None]
-                    torch.maximum(best, piece.amax(0), out=best)
-    return out
+    def strongest(self, w: Tensor) -> Tensor:
+        return w.max(-1, keepdim=True).values
 
 
 def contract(algebra: Algebra, x: Tensor, w: Tensor | None, inner: int) -> Tensor:
@@ -183,7 +171,7 @@ def contract(algebra: Algebra, x: Tensor, w: Tensor | None, inner: int) -> Tenso
     if w is None:
         return algebra.reduce(x, (2,), (1, 1, inner))
     if x.shape[2] == 1 and inner > 1:
-        best = algebra.reduce(w, (2,), w.shape).mT  # (B, 1, N)
+        best = algebra.strongest(w).mT  # (B, 1, N)
         return algebra.times(x, best)
     x = x.expand(w.shape[0], -1, -1)
     if algebra.merges and x.shape[1] > 2:
@@ -196,12 +184,15 @@ def contract(algebra: Algebra, x: Tensor, w: Tensor | None, inner: int) -> Tenso
     return algebra.matmul(x, w)
 
 
-def outer(algebra: Algebra, x: Tensor, g: Tensor, positions: int) -> Tensor:
-    """⊕ over positions of x[b, m, k] ⊗ g[b, m, n]: broadcastable to (B, N, K)."""
+def paired_rows(algebra: Algebra, x: Tensor, g: Tensor, positions: int) -> tuple[Tensor, Tensor]:
+    """x (b, m, k) and g (b, m, n) with the same, distinct, rows: what the uses of a weight see.
+
+    Rows beyond `MaxTimes.limit` are merged to their maximum: an upper bound.
+    """
     b = max(x.shape[0], g.shape[0])
+    x, g = x.expand(b, -1, -1), g.expand(b, -1, -1)
     if x.shape[1] == 1 and g.shape[1] == 1:
-        many = positions if not algebra.idempotent else 1
-        return algebra.times(x, g.mT) * many if many > 1 else algebra.times(x, g.mT)
+        return x, g
     m = positions
     x, g = x.expand(b, m, -1), g.expand(b, m, -1)
     if algebra.merges:
@@ -210,11 +201,16 @@ def outer(algebra: Algebra, x: Tensor, g: Tensor, positions: int) -> Tensor:
         if found is not None:
             rows = found[0].reshape(-1, b, both.shape[2]).permute(1, 0, 2)
             x, g = rows.split([x.shape[2], g.shape[2]], 2)
-    if isinstance(algebra, MaxTimes):
-        if x.shape[1] > 2 and x.shape[1] * b * x.shape[2] * g.shape[2] > algebra.limit:
-            x, g = x.amax(1, keepdim=True), g.amax(1, keepdim=True)
-        best = g[:, 0, :, None] * x[:, 0, None, :]
-        for r in range(1, x.shape[1]):
-            torch.maximum(best, g[:, r, :, None] * x[:, r, None, :], out=best)
-        return best
-    return algebra.matmul(g.mT, x.mT)
+    products = x.shape[1] * b * x.shape[2] * g.shape[2]
+    if isinstance(algebra, MaxTimes) and x.shape[1] > 2 and products > algebra.limit:
+        x, g = x.amax(1, keepdim=True), g.amax(1, keepdim=True)
+    return x, g
+
+
+def outer(algebra: Algebra, x: Tensor, g: Tensor, positions: int) -> Tensor:
+    """⊕ over positions of x[b, m, k] ⊗ g[b, m, n]: broadcastable to (B, N, K)."""
+    x, g = paired_rows(algebra, x, g, positions)
+    if x.shape[1] == 1:
+        many = positions if not algebra.idempotent else 1
+        return algebra.times(x, g.mT) * many if many > 1 else algebra.times(x, g.mT)
+    return algebra.matmul(g.mT.contiguous(), x.mT.contiguous())

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..trace.current import current
 from ..trace.trellis import Trellis, trace
-from .liveness import liveness
+from .liveness import ends, liveness
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,21 @@ class Layer:
             return f"`{self.name}`: nothing is kept"
         if self.live == 0:
             return f"`{self.name}`: nothing that is kept is on a path; the layer is cut off"
+        unreached, leading_nowhere = self.kept - self.accessible, self.kept - self.coaccessible
         parts = []
-        if self.accessible < self.kept:
-            parts.append(f"{_percent(1 - self.accessible / self.kept)} of what is kept is reached by no input")
-        if self.coaccessible < self.kept:
-            parts.append(f"{_percent(1 - self.coaccessible / self.kept)} can reach no output")
-        if not parts and self.dead:
+        if unreached:
+            parts.append(
+                f"{_percent(unreached / self.kept)} of what is kept is reached by no input"
+            )
+        if leading_nowhere:
+            kind = "" if parts else " of what is kept"
+            parts.append(f"{_percent(leading_nowhere / self.kept)}{kind} can reach no output")
+        if self.dead and not parts:
             parts.append(
                 f"{_percent(self.dead / self.kept)} of what is kept is reached and leads on, "
                 "but in no place both"
             )
-        if not parts:
-            return None
-        if not parts[0].endswith("by no input") and "of what is kept" not in parts[0]:
-            parts[0] = parts[0].replace(" can reach", " of what is kept can reach")
-        return f"`{self.name}`: " + ", ".join(parts)
+        return f"`{self.name}`: " + ", ".join(parts) if parts else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,9 @@ class Audit:
 
     def words(self) -> list[str]:
         """What is wrong, worst layer first; one line if nothing is."""
-        bad = [(layer.dead / max(layer.kept, 1) if layer.kept else 1.0, layer) for layer in self.layers]
+        bad = [
+            (layer.dead / max(layer.kept, 1) if layer.kept else 1.0, layer) for layer in self.layers
+        ]
         bad.sort(key=lambda item: -item[0])
         lines = [text for _, layer in bad if (text := layer.words())]
         if self.outputs_reached < self.outputs:
@@ -105,8 +107,12 @@ class Audit:
     def to_dict(self) -> dict[str, Any]:
         """Everything but the masks, for JSON."""
         return {
-            "total": self.total, "kept": self.kept, "live": self.live, "dead": self.dead,
-            "live_fraction": self.live_fraction, "outputs": self.outputs,
+            "total": self.total,
+            "kept": self.kept,
+            "live": self.live,
+            "dead": self.dead,
+            "live_fraction": self.live_fraction,
+            "outputs": self.outputs,
             "outputs_reached": self.outputs_reached,
             "layers": [
                 asdict(layer) | {"shape": list(layer.shape), "dead": layer.dead}
@@ -117,13 +123,31 @@ class Audit:
 
     def rows(self) -> list[list[str]]:
         """The table: a header, a row per layer, a last row for the whole."""
-        head = ["layer", "shape", "connections", "kept", "accessible", "co-accessible", "live", "dead"]
+        head = [
+            "layer",
+            "shape",
+            "connections",
+            "kept",
+            "accessible",
+            "co-accessible",
+            "live",
+            "dead",
+        ]
         rows = [head]
         for layer in self.layers:
-            counts = (layer.total, layer.kept, layer.accessible, layer.coaccessible, layer.live, layer.dead)
+            counts = (
+                layer.total,
+                layer.kept,
+                layer.accessible,
+                layer.coaccessible,
+                layer.live,
+                layer.dead,
+            )
             rows.append([layer.name, "x".join(map(str, layer.shape)), *(f"{c:,}" for c in counts)])
-        sums = [sum(getattr(layer, k) for layer in self.layers)
-                for k in ("total", "kept", "accessible", "coaccessible", "live", "dead")]
+        sums = [
+            sum(getattr(layer, k) for layer in self.layers)
+            for k in ("total", "kept", "accessible", "coaccessible", "live", "dead")
+        ]
         rows.append(["whole", "", *(f"{c:,}" for c in sums)])
         return rows
 
@@ -170,10 +194,16 @@ def audit(model: nn.Module | Trellis, example_inputs: Any = None) -> Audit:
     if not kept:
         return Audit((), net.output_units, 0, {}, False)
     found = liveness(net, kept)
+    accessible, coaccessible = ends(net, kept, found.run)
     layers = tuple(
         Layer(
-            name, shape, kept[name].numel(), _count(kept[name]), _count(found.accessible[name]),
-            _count(found.coaccessible[name]), _count(found.live[name]),
+            name,
+            shape,
+            kept[name].numel(),
+            _count(kept[name]),
+            _count(accessible[name]),
+            _count(coaccessible[name]),
+            _count(found.live[name]),
         )
         for name, shape in net.connections.items()
     )

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..trace import steps
+from ..trace.trellis import operands
 from ..trace.values import Signal
 from .algebra import contract
 from .messages import regroup
@@ -36,7 +37,7 @@ def backward(run: Propagation, seeds: dict[int, Tensor] | None = None) -> Propag
                 change, power = scaled(run, change, exponent)
                 add(run, g, exponents, signal.id, change, power)
             if enable is not None:
-                e[signal.id] = _plus(run, e.get(signal.id), enable)
+                e[signal.id] = run.algebra.join(e[signal.id], enable) if signal.id in e else enable
     run.back_exponents = exponents
     return run
 
@@ -52,8 +53,12 @@ def scaled(run: Propagation, message: Tensor, exponent: int) -> tuple[Tensor, in
 
 
 def add(
-    run: Propagation, into: dict[int, Tensor], exponents: dict[int, int], key: int,
-    message: Tensor, exponent: int,
+    run: Propagation,
+    into: dict[int, Tensor],
+    exponents: dict[int, int],
+    key: int,
+    message: Tensor,
+    exponent: int,
 ) -> None:
     """Join a message into what other consumers of the signal have sent, at one exponent."""
     if key not in into:
@@ -70,10 +75,6 @@ def add(
     exponents[key] = top
 
 
-def _plus(run: Propagation, a: Message, b: Message) -> Message:
-    return run.plus(a, b)
-
-
 def pull(run: Propagation, step: steps.Step, g: Message, e: Message) -> Pulled:
     """From messages of the output to messages of the inputs."""
     if isinstance(step, steps.Source):
@@ -85,8 +86,9 @@ def pull(run: Propagation, step: steps.Step, g: Message, e: Message) -> Pulled:
         return [(x, a, b) for x, a, b in zip(step.xs, cuts_g, cuts_e, strict=True)]
     if isinstance(step, steps.Join):
         return [(x, g, e) for x in step.xs]
-    x: Signal = step.x  # type: ignore[attr-defined]
-    return [(x, *(None if m is None else linear(run, step, m) for m in (g, e)))]
+    back_g = None if g is None else linear(run, step, g)
+    back_e = None if e is None else linear(run, step, e)
+    return [(operands(step)[0], back_g, back_e)]
 
 
 def linear(run: Propagation, step: steps.Step, g: Tensor) -> Tensor:
@@ -114,7 +116,7 @@ def linear(run: Propagation, step: steps.Step, g: Tensor) -> Tensor:
         return algebra.times(g, run.net.on(step.keep, run.device).to(algebra.dtype))
     if isinstance(step, steps.Bias):
         return g
-    assert isinstance(step, steps.Contract)
+    assert isinstance(step, steps.Contract | steps.Fixed)
     w = run.weight(step)
     return contract(algebra, g, None if w is None else w.mT, step.out.shape[2])
 

@@ -11,24 +11,23 @@ from torch import Tensor
 
 from ..trace.steps import Contract
 from ..trace.trellis import Trellis
-from .algebra import Boolean, outer
+from .algebra import Boolean, outer, paired_rows
 from .backward import backward
 from .propagate import Propagation
-from .scatter import draw, give
+from .scatter import draw, give, spread
 
 BOOLEAN = Boolean()
+Masks = dict[str, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class Liveness:
-    """``live``: kept and on a path; ``accessible``: an input reaches the tail;
-    ``coaccessible``: the head leads to an output. Boolean, in the parameters' shapes.
-    ``outputs``: for each output signal, which of its units an input reaches."""
+    """``live``: kept and on a path; boolean, in the parameters' shapes. ``outputs``: for each
+    output signal, which of its units an input reaches. ``run``: the messages behind it."""
 
-    live: dict[str, Tensor]
-    accessible: dict[str, Tensor]
-    coaccessible: dict[str, Tensor]
+    live: Masks
     outputs: list[Tensor]
+    run: Propagation
 
     @cached_property
     def count(self) -> int:
@@ -45,10 +44,10 @@ def propagate(net: Trellis, kept: Mapping[str, Tensor] | None) -> Propagation:
 
     def weights(step: Contract) -> Tensor | None:
         if kept is None:
-            if step.weight.is_view:  # type: ignore[union-attr]
+            if step.weight.is_view:
                 return None
-            return (step.weight.carrier >= 0).to(device)  # type: ignore[union-attr]
-        return draw(net, step.weight, kept)  # type: ignore[arg-type]
+            return (step.weight.carrier >= 0).to(device)
+        return draw(net, step.weight, kept)
 
     return backward(Propagation(net, BOOLEAN, weights, device=device).forward())
 
@@ -58,58 +57,72 @@ def reached(net: Trellis, run: Propagation) -> list[Tensor]:
     return [run.depends.get(signal.id, none).expand(signal.shape) for signal in net.outputs]
 
 
-def factors(run: Propagation, step: Contract) -> tuple[Tensor, Tensor, Tensor]:
-    """For one contraction, broadcastable to (B, N, K): on a path by some use; tail reached;
-    head leading to an output."""
-    x, out, positions = step.x.id, step.out.id, step.x.shape[1]
-    d, n = run.depends.get(x), run.nonzero.get(x)
-    g, e = run.changes.get(out), run.enables.get(out)
-    none = torch.zeros((1, 1, 1), dtype=torch.bool, device=run.device)
-    live = accessible = coaccessible = none
-    if d is not None:
-        accessible = d.any(1, keepdim=True)
-    if g is not None:
-        coaccessible = g.any(1, keepdim=True).mT
-    if d is not None and g is not None:
-        live = outer(BOOLEAN, d, g, positions)
-    if n is not None and e is not None:
-        enabling = outer(BOOLEAN, n, e, positions)
-        live, accessible = live | enabling, accessible | enabling
-        coaccessible = coaccessible | e.any(1, keepdim=True).mT
-    return live, accessible, coaccessible
+def live_factors(run: Propagation, step: Contract) -> list[tuple[Tensor, Tensor]]:
+    """Messages of tails (b, m, k) and heads (b, m, n) that make a use of a connection live:
+    depends with changes, and nonzero with enables."""
+    x, out = step.x.id, step.out.id
+    pairs = ((run.depends.get(x), run.changes.get(out)), (run.nonzero.get(x), run.enables.get(out)))
+    return [(tail, head) for tail, head in pairs if tail is not None and head is not None]
 
 
 def liveness(net: Trellis, kept: Mapping[str, Tensor]) -> Liveness:
     """Audit a set of kept connections (bool tensors in the parameters' shapes)."""
     run = propagate(net, kept)
-    found: list[dict[str, Tensor]] = [{}, {}, {}]
+    live: dict[str, Tensor] = {}
     for step in net.contractions:
-        w = draw(net, step.weight, kept)  # type: ignore[arg-type]
-        for target, factor in zip(found, factors(run, step), strict=True):
-            give(net, step.weight, w & factor, target, torch.logical_or, "amax")  # type: ignore[arg-type]
-    for target in found:
+        w = draw(net, step.weight, kept)
+        for tail, head in live_factors(run, step):
+            x, g = paired_rows(BOOLEAN, tail, head, step.x.shape[1])
+            spread(net, step.weight, w, x, g, live)
+    for name, shape in net.connections.items():
+        if name not in live:
+            live[name] = torch.zeros(shape, dtype=torch.bool, device=run.device)
+    return Liveness(live, reached(net, run), run)
+
+
+def ends(net: Trellis, kept: Mapping[str, Tensor], run: Propagation) -> tuple[Masks, Masks]:
+    """The kept connections that an input reaches, and those that lead to an output."""
+    accessible: Masks = {}
+    coaccessible: Masks = {}
+    none = torch.zeros((1, 1, 1), dtype=torch.bool, device=run.device)
+    for step in net.contractions:
+        w = draw(net, step.weight, kept)
+        x, out = step.x.id, step.out.id
+        tail = BOOLEAN.reduce(run.depends.get(x, none), (1,), ())
+        head = BOOLEAN.reduce(run.changes.get(out, none), (1,), ()).mT
+        n, e = run.nonzero.get(x), run.enables.get(out)
+        if n is not None and e is not None:
+            tail = tail | outer(BOOLEAN, n, e, step.x.shape[1])
+            head = head | BOOLEAN.reduce(e, (1,), ()).mT
+        give(net, step.weight, w & tail, accessible, torch.logical_or, "amax")
+        give(net, step.weight, w & head, coaccessible, torch.logical_or, "amax")
+    for target in (accessible, coaccessible):
         for name, shape in net.connections.items():
             if name not in target:
                 target[name] = torch.zeros(shape, dtype=torch.bool, device=run.device)
-    return Liveness(found[0], found[1], found[2], reached(net, run))
+    return accessible, coaccessible
 
 
-def dense(net: Trellis) -> dict[str, Tensor]:
+def dense(net: Trellis) -> Masks:
     """What lives when everything is kept (taps that only see padding do not)."""
     return _everywhere(net, propagate(net, None))
 
 
-def addable(net: Trellis, kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def addable(net: Trellis, kept: Mapping[str, Tensor]) -> Masks:
     """Connections, kept or not, whose tail is reached and whose head leads to an output, so
     that each could be kept and be live with no other change."""
     return _everywhere(net, propagate(net, kept))
 
 
-def _everywhere(net: Trellis, run: Propagation) -> dict[str, Tensor]:
-    found: dict[str, Tensor] = {}
+def _everywhere(net: Trellis, run: Propagation) -> Masks:
+    found: Masks = {}
     for step in net.contractions:
-        live = factors(run, step)[0]
-        if not step.weight.is_view:  # type: ignore[union-attr]
-            live = live & (step.weight.carrier >= 0).to(run.device)  # type: ignore[union-attr]
-        give(net, step.weight, live, found, torch.logical_or, "amax")  # type: ignore[arg-type]
+        for tail, head in live_factors(run, step):
+            live = outer(BOOLEAN, tail, head, step.x.shape[1])
+            if not step.weight.is_view:
+                live = live & (step.weight.carrier >= 0).to(run.device)
+            give(net, step.weight, live, found, torch.logical_or, "amax")
+    for name, shape in net.connections.items():
+        if name not in found:
+            found[name] = torch.zeros(shape, dtype=torch.bool, device=run.device)
     return found

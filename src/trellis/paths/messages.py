@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,7 +35,8 @@ def _groups(old: Sequence[int], new: Sequence[int]) -> Iterator[tuple[list[int],
     """Runs of dimensions of both shapes that hold the same number of units."""
     i = j = 0
     while i < len(old) or j < len(new):
-        olds, news = [], []
+        olds: list[int] = []
+        news: list[int] = []
         a = b = 1
         while True:
             if olds and news and a == b:
@@ -65,18 +67,32 @@ def distinct(rows: Tensor) -> tuple[Tensor, Tensor] | None:
     Rows are told apart by a random projection and compared in full afterwards, so equality is
     exact; rows the projection fails to bring together only cost time.
     """
-    m, n = rows.shape
+    m = rows.shape[0]
     if m < 2:
         return None
-    generator = torch.Generator().manual_seed(n)
-    probe = torch.rand(n, generator=generator, dtype=torch.float64).to(rows.device)
-    codes = (rows.to(torch.float64) * probe).sum(1) if n < 64 else rows.to(torch.float64) @ probe
+    keys = _packed(rows) if rows.dtype == torch.bool else rows
+    generator = torch.Generator().manual_seed(keys.shape[1])
+    if keys.dtype == torch.int64:
+        probe = torch.randint(-(1 << 62), 1 << 62, (keys.shape[1],), generator=generator)
+        codes = (keys * probe.to(keys.device)).sum(1)
+    else:
+        probe = torch.rand(keys.shape[1], generator=generator, dtype=keys.dtype)
+        codes = keys @ probe.to(keys.device)
     values, which = torch.unique(codes, return_inverse=True)
     if len(values) * 2 > m:
         return None
     first = torch.full((len(values),), m, dtype=torch.int64, device=rows.device)
     first.scatter_reduce_(0, which, torch.arange(m, device=rows.device), "amin")
-    chosen = rows[first]
-    if not torch.equal(chosen[which], rows):
+    if not torch.equal(keys[first][which], keys):
         return None
-    return chosen, which
+    return rows[first], which
+
+
+def _packed(rows: Tensor) -> Tensor:
+    """Booleans (m, n) as bits, in int64 words: an eighth of the bytes to compare."""
+    if rows.device.type != "cpu":
+        return rows.to(torch.float32)
+    bits = np.packbits(rows.numpy(), axis=1)
+    words = np.zeros((bits.shape[0], -(-bits.shape[1] // 8) * 8), dtype=np.uint8)
+    words[:, : bits.shape[1]] = bits
+    return torch.from_numpy(words.view(np.int64))

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..trace import steps
 from ..trace.trellis import Trellis
-from ..trace.values import Signal, Weight
+from ..trace.values import Signal
 from .algebra import Algebra, contract
 from .messages import regroup
 
@@ -34,8 +34,14 @@ class Propagation:
     """
 
     def __init__(
-        self, net: Trellis, algebra: Algebra, weights: Weights, *,
-        wires: bool = False, coarse: bool = False, device: torch.device | None = None,
+        self,
+        net: Trellis,
+        algebra: Algebra,
+        weights: Weights,
+        *,
+        wires: bool = False,
+        coarse: bool = False,
+        device: torch.device | None = None,
     ) -> None:
         self.net, self.algebra, self.weights = net, algebra, weights
         self.paired = net.gated and not wires
@@ -130,14 +136,14 @@ class Propagation:
             return self.mixed(step, x)
         if isinstance(step, steps.Block):
             return algebra.times(x, self.net.on(step.keep, self.device).to(algebra.dtype))
-        assert isinstance(step, steps.Contract)
+        assert isinstance(step, steps.Contract | steps.Fixed)
         out = contract(algebra, x, self.weight(step), step.x.shape[2])
         return self.scaled(step.out.id, out)
 
-    def weight(self, step: steps.Contract) -> Tensor | None:
-        if isinstance(step.weight, Weight):
+    def weight(self, step: steps.Contract | steps.Fixed) -> Tensor | None:
+        if isinstance(step, steps.Contract):
             return self.weights(step)
-        return self.net.on(step.weight, self.device).to(self.algebra.dtype)
+        return self.net.on(step.matrix, self.device).to(self.algebra.dtype)
 
     def concatenate(self, step: steps.Cat, parts: list[Message]) -> Message:
         if all(part is None for part in parts):
@@ -207,8 +213,10 @@ class Propagation:
         b = max(x.shape[0], y.shape[0])
         if x.shape[2] == 1 or y.shape[2] == 1:
             x, y = (
-                self.algebra.reduce(t, (2,), t.shape) if self.algebra.idempotent
-                else self.algebra.reduce(t, (2,), (*t.shape[:2], inner)) if t.shape[2] > 1
+                self.algebra.reduce(t, (2,), t.shape)
+                if self.algebra.idempotent
+                else self.algebra.reduce(t, (2,), (*t.shape[:2], inner))
+                if t.shape[2] > 1
                 else t
                 for t in (x, y)
             )

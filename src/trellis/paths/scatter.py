@@ -10,6 +10,11 @@ from torch import Tensor
 
 from ..trace.trellis import Trellis, names_in
 from ..trace.values import Weight
+from .algebra import FEW, Boolean, MaxTimes, outer
+from .kernels import through
+
+BOOLEAN = Boolean()
+BEST = MaxTimes(limit=1 << 62)
 
 
 def draw(net: Trellis, weight: Weight, tensors: Mapping[str, Tensor]) -> Tensor:
@@ -27,14 +32,76 @@ def draw(net: Trellis, weight: Weight, tensors: Mapping[str, Tensor]) -> Tensor:
         places = net.on(weight.carrier, source.device) - weight.offsets[name]
         mine = (places >= 0) & (places < source.numel())
         part = torch.where(mine, source[places.clamp(0, source.numel() - 1)], 0)
-        out = part.to(source.dtype) if out is None else torch.where(mine, part, out).to(source.dtype)
+        out = (
+            part.to(source.dtype) if out is None else torch.where(mine, part, out).to(source.dtype)
+        )
     assert out is not None
     return out
 
 
+class Workspace(dict[str, Tensor]):
+    """Parameter-shaped results in memory that the trellis keeps from one call to the next:
+    fresh memory costs more than all the arithmetic on it. At most one is in use at a time."""
+
+    def __init__(self, net: Trellis) -> None:
+        super().__init__()
+        self.net = net
+
+
+def room(into: dict[str, Tensor], shape: tuple[int, ...], name: str, like: Tensor) -> Tensor:
+    """Memory for a result of this shape."""
+    if not isinstance(into, Workspace):
+        return torch.empty(shape, dtype=like.dtype, device=like.device)
+    key = ("room", name, like.dtype, like.device)
+    if key not in into.net.cache:
+        into.net.cache[key] = torch.empty(shape, dtype=like.dtype, device=like.device)
+    found: Tensor = into.net.cache[key]
+    return found
+
+
+def spread(
+    net: Trellis, weight: Weight, w: Tensor, x: Tensor, g: Tensor, into: dict[str, Tensor]
+) -> None:
+    """Join max over r of x[b, r, k] · g[b, r, n] · w[b, n, k] into parameter-shaped tensors.
+
+    A parameter used once and whole is written in place, piece by piece.
+    """
+    name = weight.name
+    whole = (
+        weight.is_view
+        and 0 not in _strides(weight)
+        and name is not None
+        and (w.numel() == math.prod(net.connections[name]))
+    )
+    if not whole or name in into or (w.dtype == torch.bool and x.shape[1] > FEW):
+        factor = outer(BOOLEAN if w.dtype == torch.bool else BEST, x, g, x.shape[1])
+        values = (w & factor) if w.dtype == torch.bool else (w * factor).abs_()
+        give(
+            net,
+            weight,
+            values,
+            into,
+            torch.maximum if w.is_floating_point() else torch.logical_or,
+            "amax",
+        )
+        return
+    assert name is not None
+    into[name] = room(into, net.connections[name], name, w)
+    view = weight.carrier
+    target = into[name].as_strided(view.shape, view.stride(), int(view.storage_offset()))
+    b, n, k = w.shape
+    x, g = x.expand(b, -1, k), g.expand(b, -1, n)
+    for i in range(b):
+        through(x[i], g[i], w[i], target[i])
+
+
 def give(
-    net: Trellis, weight: Weight, values: Tensor, into: dict[str, Tensor],
-    join: Callable[[Tensor, Tensor], Tensor], reduce: str,
+    net: Trellis,
+    weight: Weight,
+    values: Tensor,
+    into: dict[str, Tensor],
+    join: Callable[[Tensor, Tensor], Tensor],
+    reduce: str,
 ) -> None:
     """Join ``values`` (broadcastable to (B, N, K)) into parameter-shaped tensors.
 
@@ -50,9 +117,7 @@ def give(
             make = torch.empty if full else torch.zeros
             into[weight.name] = make(shape, dtype=values.dtype, device=values.device)
         view = weight.carrier
-        target = into[weight.name].as_strided(
-            view.shape, view.stride(), int(view.storage_offset())
-        )
+        target = into[weight.name].as_strided(view.shape, view.stride(), int(view.storage_offset()))
         target.copy_(values if first else join(target, values.expand(target.shape)))
         return
     flat = values.expand(weight.shape).reshape(-1)

@@ -30,7 +30,7 @@ class Witness:
         }
 
         def drawn(step: Contract) -> Tensor:
-            return draw(net, step.weight, self.leaves)  # type: ignore[arg-type]
+            return draw(net, step.weight, self.leaves)
 
         self.drawn = drawn
         with torch.enable_grad():
@@ -39,9 +39,7 @@ class Witness:
     def outputs(self) -> list[Tensor]:
         """Weight of the best path to each output unit."""
         none = torch.zeros((), dtype=torch.float64)
-        return [
-            self.run.depends.get(s.id, none).expand(s.shape) for s in self.net.outputs
-        ]
+        return [self.run.depends.get(s.id, none).expand(s.shape) for s in self.net.outputs]
 
     def mark(self, value: Tensor) -> dict[str, Tensor]:
         """Connections on which ``value`` (a sum of messages) rests."""
@@ -72,7 +70,8 @@ class Witness:
             for step in self.net.contractions:
                 total: Tensor | None = None
                 for tail, head in (
-                    (self.run.depends, self.run.changes), (self.run.nonzero, self.run.enables)
+                    (self.run.depends, self.run.changes),
+                    (self.run.nonzero, self.run.enables),
                 ):
                     x, g = tail.get(step.x.id), head.get(step.out.id)
                     if x is None or g is None:

@@ -74,7 +74,9 @@ class Builder:
         n = math.prod(weight.shape)
         one = self.add(steps.Source(self.signal((n, 1, 1)), False, TRUE, lifts=True))
         flat = weight.moved(lambda t: t.reshape(n, 1, 1))
-        return self.reshape(self.add(steps.Contract(self.signal((n, 1, 1)), one, flat)), weight.shape)
+        return self.reshape(
+            self.add(steps.Contract(self.signal((n, 1, 1)), one, flat)), weight.shape
+        )
 
     # -- wires -----------------------------------------------------------------------------
 
@@ -170,14 +172,18 @@ class Builder:
         x, y = self.expand(x, shape), self.expand(y, shape)
         return self.add(steps.Gate(self.signal(shape), x, y))
 
-    def contract(self, x: Signal, weight: Weight | Tensor) -> Signal:
-        """x (B, M, K) by weight (B, N, K) to (B, M, N): the connections live here. A plain tensor is
-        a constant: wires."""
+    def contract(self, x: Signal, weight: Weight) -> Signal:
+        """x (B, M, K) by weight (B, N, K) to (B, M, N): the connections live here."""
         b, m, k = x.shape
         if weight.shape[0] != b or weight.shape[2] != k:
             raise ValueError(f"contract: signal {x.shape} does not fit weight {weight.shape}")
         out = self.signal((b, m, weight.shape[1]))
         return self.add(steps.Contract(out, x, weight))
+
+    def fixed(self, x: Signal, matrix: Tensor) -> Signal:
+        """x (B, M, K) by a constant (B, N, K) to (B, M, N)."""
+        out = self.signal((*x.shape[:2], matrix.shape[1]))
+        return self.add(steps.Fixed(out, x, matrix.detach().cpu().to(torch.float32).abs()))
 
     def product(self, x: Signal, y: Signal) -> Signal:
         """x (B, M, K) by y (B, N, K) to (B, M, N)."""

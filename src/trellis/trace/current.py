@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import TrellisError
 from ..masks.slots import named_slots, tied
-from .steps import Contract, Step
+from .steps import Contract, Fixed, Step
 from .trellis import Trellis, names_in
 from .values import Weight
 
@@ -25,7 +25,10 @@ class Current:
 
     def kept(self) -> dict[str, Tensor]:
         """Where the mask says 1 or, without a mask, the weight is not 0."""
-        return {n: self.masks[n] if n in self.masks else w != 0 for n, w in self.weights.items()}
+        return {
+            name: weight != 0 if (mask := self.masks.get(name)) is None else mask
+            for name, weight in self.weights.items()
+        }
 
     def magnitude(self) -> dict[str, Tensor]:
         """|w| in float32."""
@@ -86,14 +89,14 @@ def without(net: Trellis, names: list[str], weights: dict[str, Tensor]) -> Trell
     gone = set(names)
     steps: list[Step] = []
     for step in net.steps:
-        if isinstance(step, Contract) and isinstance(step.weight, Weight):
+        if isinstance(step, Contract):
             used = set(names_in(step.weight))
             if used & gone and not used <= gone:
                 raise TrellisError(
                     f"{', '.join(sorted(used))} are used as one matrix: ignore all of them or none"
                 )
             if used <= gone:
-                step = replace(step, weight=_constant(step.weight, weights))
+                step = Fixed(step.out, step.x, _constant(step.weight, weights))
         steps.append(step)
     left = {n: shape for n, shape in net.connections.items() if n not in gone}
     return replace(net, steps=steps, connections=left, cache={})

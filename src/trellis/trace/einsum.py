@@ -38,9 +38,7 @@ def einsum(build: Builder, equation: str, operands: Sequence[Value]) -> Signal:
     return build.permute(value, [labels.index(c) for c in output])
 
 
-def contract_labels(
-    build: Builder, xl: str, x: Signal, yl: str, y: Value, result: str
-) -> Signal:
+def contract_labels(build: Builder, xl: str, x: Signal, yl: str, y: Value, result: str) -> Signal:
     """Multiply x (labels ``xl``) by y (labels ``yl``), summing what ``result`` leaves out."""
     if len(set(yl)) != len(yl):
         raise TrellisError(f"einsum: a label repeated within one operand ({yl!r}) is not traced")
@@ -50,7 +48,7 @@ def contract_labels(
     x = build.expand(x, [sizes[c] for c in xl])
     # A dimension of size one in y that x has longer is broadcast: y does not vary along it.
     thin = [c for c, n in zip(yl, y.shape, strict=True) if n == 1 and sizes[c] > 1]
-    if thin and isinstance(y, Signal):
+    if isinstance(y, Signal):
         y = build.expand(y, [sizes[c] for c in yl])
     elif thin:
         y = _moved(y, yl, "".join(c for c in yl if c not in thin))
@@ -71,7 +69,7 @@ def contract_labels(
     elif isinstance(y, Signal):
         out = build.product(x, build.reshape(build.permute(y, order), (b, n, k)))
     else:
-        out = build.contract(x, y.detach().cpu().permute(order).reshape(b, n, k).abs())
+        out = build.fixed(x, y.permute(order).reshape(b, n, k))
     labels = both + outer + heads
     out = build.reshape(out, [sizes[c] for c in labels])
     out = build.reduce(out, [d for d, c in enumerate(labels) if c not in result])
@@ -86,11 +84,11 @@ def _moved(y: Weight | Tensor, labels: str, kept: str) -> Weight | Tensor:
     return y.moved(squeeze) if isinstance(y, Weight) else squeeze(y)
 
 
-def _diagonal_free(
-    build: Builder, equation: str, labels: str, x: Signal
-) -> tuple[str, Signal]:
+def _diagonal_free(build: Builder, equation: str, labels: str, x: Signal) -> tuple[str, Signal]:
     if len(set(labels)) != len(labels):
-        raise TrellisError(f"einsum {equation!r}: a label repeated within one operand is not traced")
+        raise TrellisError(
+            f"einsum {equation!r}: a label repeated within one operand is not traced"
+        )
     return labels, x
 
 

@@ -53,7 +53,8 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
             table.pop(op)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return program.run_decompositions(table)
+        rewritten: ExportedProgram = program.run_decompositions(table)
+        return rewritten
 
 
 def describe(inputs: Sequence[Any]) -> str:

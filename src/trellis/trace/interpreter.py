@@ -18,8 +18,22 @@ from .builder import Builder
 from .registry import MOVES, RULES, key
 from .values import Signal, Weight
 
-SILENT = {"aten::_assert_tensor_metadata", "aten::_assert_scalar", "aten::_assert_async",
-          "aten::sym_constrain_range_for_size", "aten::sym_constrain_range"}
+SILENT = {
+    "aten::_assert_tensor_metadata",
+    "aten::_assert_scalar",
+    "aten::_assert_async",
+    "aten::sym_constrain_range_for_size",
+    "aten::sym_constrain_range",
+}
+# Of their first argument these read the shape and type alone.
+BLANK = {
+    "aten::zeros_like",
+    "aten::ones_like",
+    "aten::full_like",
+    "aten::new_zeros",
+    "aten::new_ones",
+    "aten::new_full",
+}
 # Integer and boolean results of these stay structure: they are computed, not traced.
 STRUCTURE = (torch.bool, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -119,14 +133,16 @@ class Interpreter:
         return Weight(name, torch.empty(shape, device="meta"), self.offsets)
 
     def call(self, node: fx.Node) -> Any:
-        args = fx.map_arg(node.args, lambda n: self.values[n])
-        kwargs = dict(fx.map_arg(node.kwargs, lambda n: self.values[n]))
-        args = list(args) if isinstance(args, tuple) else args
+        args: Any = list(fx.map_arg(node.args, lambda n: self.values[n]))
+        kwargs: Any = dict(fx.map_arg(node.kwargs, lambda n: self.values[n]))
         if node.target is operator.getitem:
             return args[0][args[1]] if isinstance(args[0], list | tuple) else args[0]
         name = key(node.target)
         if name in SILENT:
             return None
+        if name in BLANK and isinstance(args[0], Signal | Weight):
+            dtype = node.args[0].meta["val"].dtype  # type: ignore[union-attr]
+            args[0] = torch.zeros(args[0].shape, dtype=dtype)
         found = list(leaves([args, kwargs]))
         if not any(isinstance(v, Signal | Weight) for v in found):
             return self.compute(node, args, kwargs)
@@ -199,9 +215,7 @@ class Interpreter:
             )
         # Integer signals used as an index are structure.
         if name not in ("aten::embedding",):
-            places = [
-                _replace(v, _index) if place else v for place, v in enumerate(args)
-            ]
+            places = [_replace(v, _index) if place else v for place, v in enumerate(args)]
             kwargs = _replace(kwargs, _index)
             args = places if any(isinstance(v, Signal) for v in leaves([places, kwargs])) else args
         return function(self.build, *args, **kwargs)
@@ -223,7 +237,9 @@ class Interpreter:
                 and (name == "aten::mul" or weight is first)
             ):
                 return weight.blocked_where(other == 0 if name == "aten::mul" else other != other)
-        if name in ("aten::cat", "aten::stack") and all(isinstance(w, Weight) for w in leaves(first)):
+        if name in ("aten::cat", "aten::stack") and all(
+            isinstance(w, Weight) for w in leaves(first)
+        ):
             parts = [w.positions() for w in leaves(first)]
             return Weight(None, node.target(parts, *args[1:], **kwargs), self.offsets)  # type: ignore[operator]
         if name == "aten::_weight_norm" and isinstance(first, Weight):
@@ -234,8 +250,28 @@ class Interpreter:
 
     def move(self, node: fx.Node, weight: Weight, rest: Any, kwargs: dict[str, Any]) -> Any:
         name = key(node.target)
-        same = ("to _to_copy float double half bfloat16 type_as clone contiguous detach alias "
-                "dropout neg abs tanh relu leaky_relu gelu silu lift_fresh").split()
+        same = [
+            "to",
+            "_to_copy",
+            "float",
+            "double",
+            "half",
+            "bfloat16",
+            "type_as",
+            "clone",
+            "contiguous",
+            "detach",
+            "alias",
+            "dropout",
+            "neg",
+            "abs",
+            "tanh",
+            "relu",
+            "leaky_relu",
+            "gelu",
+            "silu",
+            "lift_fresh",
+        ]
         if name.removeprefix("aten::") in same:
             return weight
         run: Any = node.target

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from ..errors import TrellisError
 
 Rule = Callable[..., Any]
+R = TypeVar("R", bound=Rule)
 RULES: dict[str, Rule] = {}
 MOVES: set[str] = set()
 
@@ -32,7 +33,7 @@ def key(op: Any) -> str:
     return str(name)
 
 
-def rule(*ops: Any) -> Callable[[Rule], Rule]:
+def rule(*ops: Any) -> Callable[[R], R]:
     """Teach the tracer one or more operations.
 
     The function receives a builder and the operation's own arguments, in which activations are
@@ -46,7 +47,7 @@ def rule(*ops: Any) -> Callable[[Rule], Rule]:
     ...     return x          # a wire: each unit leads to itself
     """
 
-    def register(function: Rule) -> Rule:
+    def register(function: R) -> R:
         for op in ops:
             RULES[key(op)] = function
         return function
@@ -58,10 +59,10 @@ def aten(names: str) -> list[str]:
     return [f"aten::{name}" for name in names.split()]
 
 
-def rules_for(names: Iterable[str]) -> Callable[[Rule], Rule]:
+def rules_for(names: Iterable[str]) -> Callable[[R], R]:
     """Register by bare name; used for PyTorch's own operations."""
 
-    def register(function: Rule) -> Rule:
+    def register(function: R) -> R:
         for name in names:
             RULES[name] = function
         return function

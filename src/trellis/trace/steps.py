@@ -120,12 +120,20 @@ class Contract(Step):
     """Signal times weight: x (B, M, K), weight (B, N, K), out (B, M, N), summed over K.
 
     The only step that holds connections. B: what both share; M: positions that share the
-    weight; K and N: tails and heads. A plain tensor in place of the weight is a constant
-    (a fixed adjacency): wires, no connections.
+    weight; K and N: tails and heads.
     """
 
     x: Signal
-    weight: Weight | Tensor
+    weight: Weight
+
+
+@dataclass(frozen=True, eq=False)
+class Fixed(Step):
+    """Signal times constant (a fixed adjacency), shaped as in `Contract`. Holds no connections:
+    wires of strength ``matrix``, (B, N, K), not negative."""
+
+    x: Signal
+    matrix: Tensor
 
 
 @dataclass(frozen=True, eq=False)

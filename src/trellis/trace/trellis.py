@@ -60,14 +60,12 @@ class Trellis:
     @cached_property
     def contractions(self) -> list[Contract]:
         """The steps that hold connections."""
-        return [s for s in self.steps if isinstance(s, Contract) and isinstance(s.weight, Weight)]
+        return [s for s in self.steps if isinstance(s, Contract)]
 
     @cached_property
     def uses(self) -> int:
         """How many uses there are: a connection counts once for each place that shares it."""
-        return sum(
-            math.prod(s.weight.shape) * s.x.shape[1] for s in self.contractions
-        )
+        return sum(math.prod(s.weight.shape) * s.x.shape[1] for s in self.contractions)
 
     def on(self, tensor: Tensor, device: torch.device) -> Tensor:
         """A constant of the trellis on a device, moved once."""
@@ -98,9 +96,7 @@ def trace(model: nn.Module | Trellis, example_inputs: Any = None) -> Trellis:
     with plain(model):
         inputs = one_sample(model, inputs)
         program = export(model, inputs)
-        canonical = {
-            name: first for first, names in aliases(model).items() for name in names
-        }
+        canonical = {name: first for first, names in aliases(model).items() for name in names}
         flat = pytree.tree_leaves(tuple(inputs))
         order = [name for name, _ in model.named_parameters()]
         try:
@@ -136,13 +132,19 @@ def assemble(
     steps.reverse()
     held: dict[str, tuple[int, ...]] = {}
     for step in found.build.steps:
-        if isinstance(step, Contract) and isinstance(step.weight, Weight):
+        if isinstance(step, Contract):
             for name in names_in(step.weight):
                 held[name] = found.shapes[name]
     connections = {name: held[name] for name in order if name in held}
     return Trellis(
-        model, steps, found.input_signals, found.outputs, connections, found.offsets,
-        describe(inputs), [spec(x) for x in pytree.tree_leaves(tuple(inputs))],
+        model,
+        steps,
+        found.input_signals,
+        found.outputs,
+        connections,
+        found.offsets,
+        describe(inputs),
+        [spec(x) for x in pytree.tree_leaves(tuple(inputs))],
     )
 
 
@@ -185,7 +187,8 @@ def as_inputs(model: nn.Module, example_inputs: Any) -> tuple[Any, ...]:
             f"example_inputs is a mapping with keys {list(example_inputs)}; pass a tuple in the "
             "order of the model's forward()"
         )
-    inputs = tuple(example_inputs) if isinstance(example_inputs, tuple | list) else (example_inputs,)
+    several = isinstance(example_inputs, tuple | list)
+    inputs = tuple(example_inputs) if several else (example_inputs,)
     places = {p.device for p in model.parameters()}
     if any(p.is_meta for p in model.parameters()):
         raise TrellisError("the model is on the meta device: its weights have no values yet")
@@ -223,8 +226,12 @@ def one_sample(model: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     except Exception:
         return inputs
     same = len(whole) == len(first) and all(
-        w.ndim and w.shape[0] == batch and f.shape[0] == 1 and w.shape[1:] == f.shape[1:]
-        and torch.allclose(w[:1], f, 1e-3, 1e-5) and torch.allclose(w[-1:], t, 1e-3, 1e-5)
+        w.ndim
+        and w.shape[0] == batch
+        and f.shape[0] == 1
+        and w.shape[1:] == f.shape[1:]
+        and torch.allclose(w[:1], f, 1e-3, 1e-5)
+        and torch.allclose(w[-1:], t, 1e-3, 1e-5)
         for w, f, t in zip(whole, first, last, strict=True)
     )
     return _sample(inputs, 0) if same else inputs

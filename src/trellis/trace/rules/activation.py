@@ -12,8 +12,8 @@ ZERO_AT_ZERO = aten(
     "relu relu_ leaky_relu elu selu celu gelu silu mish tanh hardswish softsign relu6 prelu "
     "rrelu abs neg sin tan asin atan sinh asinh atanh erf erfinv expm1 log1p sqrt sign sgn "
     "floor ceil round trunc frac square tanhshrink softshrink hardshrink dropout alpha_dropout "
-    "feature_dropout native_dropout clone detach contiguous alias lift_fresh_copy positive nan_to_num "
-    "to _to_copy type_as float double half bfloat16 real deg2rad rad2deg alias_copy "
+    "feature_dropout native_dropout clone detach contiguous alias lift_fresh_copy positive "
+    "nan_to_num to _to_copy type_as float double half bfloat16 real deg2rad rad2deg alias_copy "
     "lift_fresh detach_ _prelu_kernel fill_diagonal dropout_ feature_alpha_dropout"
 )
 NOT_ZERO_AT_ZERO = aten(

@@ -61,7 +61,9 @@ def scale(build: Builder, x: Signal, weight: Weight) -> Signal:
     if len(weight.shape) < 2:
         return x
     labels = "abcdefghijklmnop"[: len(shape)]
-    return contract_labels(build, labels, x, labels[len(shape) - len(weight.shape) :], weight, labels)
+    return contract_labels(
+        build, labels, x, labels[len(shape) - len(weight.shape) :], weight, labels
+    )
 
 
 @rules_for(aten("div div_ true_divide floor_divide remainder fmod"))
@@ -113,7 +115,7 @@ def where(build: Builder, condition: Operand, x: Operand, y: Operand) -> Signal:
             elif isinstance(side, Weight):
                 sides.append(build.block(build.parameter(side), keep))
             else:
-                value = as_tensor(side)  # type: ignore[arg-type]
+                value = as_tensor(side)
                 sides.append(build.constant(torch.where(keep, value, torch.zeros_like(value))))
         return build.join(*sides)
     return build.join(*(as_signal(build, v) for v in (condition, x, y)))

@@ -32,8 +32,14 @@ def log_softmax(build: Builder, x: Signal, dim: int, *args: Any, **kwargs: Any) 
 
 @rules_for(aten("scaled_dot_product_attention"))
 def attention(
-    build: Builder, query: Value, key: Value, value: Value, attn_mask: Value | None = None,
-    dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
+    build: Builder,
+    query: Value,
+    key: Value,
+    value: Value,
+    attn_mask: Value | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Signal:
     """softmax(q kᵀ + mask) v: q (..., L, D), k (..., S, D), v (..., S, E)."""

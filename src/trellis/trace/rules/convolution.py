@@ -103,9 +103,11 @@ def conv_transpose(
     x = build.reshape(x, (batch, groups, inner, count))
     x = build.reshape(build.permute(x, (1, 0, 3, 2)), (groups, batch * count, inner))
     w = weight.moved(
-        lambda t: t.reshape(groups, inner, heads * taps).permute(0, 2, 1).contiguous()
-        if not t.is_meta
-        else t.reshape(groups, inner, heads * taps).permute(0, 2, 1)
+        lambda t: (
+            t.reshape(groups, inner, heads * taps).permute(0, 2, 1).contiguous()
+            if not t.is_meta
+            else t.reshape(groups, inner, heads * taps).permute(0, 2, 1)
+        )
     )
     out = build.reshape(build.contract(x, w), (groups, batch, count, heads, taps))
     out = build.permute(out, (1, 0, 3, 2, 4))
@@ -149,9 +151,7 @@ def _operands(x: Value, weight: Value) -> tuple[Signal, Weight]:
     return x, weight
 
 
-def _finish(
-    build: Builder, out: Signal, shape: tuple[int, ...], bias: Value | None
-) -> Signal:
+def _finish(build: Builder, out: Signal, shape: tuple[int, ...], bias: Value | None) -> Signal:
     """Back to (N, O, *S), with a bias per channel."""
     out = build.reshape(out, shape)
     if isinstance(bias, Weight):

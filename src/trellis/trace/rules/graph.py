@@ -85,7 +85,10 @@ def index_add(
 
 @rules_for(aten("index_put index_put_ _unsafe_index_put"))
 def index_put(
-    build: Builder, into: Value, indices: list[Tensor | None], source: Value,
+    build: Builder,
+    into: Value,
+    indices: list[Tensor | None],
+    source: Value,
     accumulate: bool = False,
 ) -> Signal:
     """Assignment at constant places; what stood there before is gone unless accumulated."""

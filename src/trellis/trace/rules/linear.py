@@ -38,8 +38,10 @@ def add_product(
     if not isinstance(x, Signal) and not isinstance(y, Signal):
         assert isinstance(bias, Signal)
         return build.bias(bias)
-    return add(build, matmul(build, x, y), bias) if isinstance(bias, Signal) else with_bias(
-        build, matmul(build, x, y), bias
+    return (
+        add(build, matmul(build, x, y), bias)
+        if isinstance(bias, Signal)
+        else with_bias(build, matmul(build, x, y), bias)
     )
 
 

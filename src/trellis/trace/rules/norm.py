@@ -13,8 +13,12 @@ from ..values import Signal, Value
 
 @rules_for(aten("layer_norm native_layer_norm"))
 def layer_norm(
-    build: Builder, x: Signal, shape: Sequence[int], weight: Value | None = None,
-    bias: Value | None = None, *args: Any,
+    build: Builder,
+    x: Signal,
+    shape: Sequence[int],
+    weight: Value | None = None,
+    bias: Value | None = None,
+    *args: Any,
 ) -> Signal:
     """Every unit feels the mean and variance of all: a dead one becomes a constant."""
     out = build.mix(x, range(-len(shape), 0))
@@ -32,8 +36,12 @@ def rms_norm(
 
 @rules_for(aten("group_norm"))
 def group_norm(
-    build: Builder, x: Signal, groups: int, weight: Value | None = None,
-    bias: Value | None = None, *args: Any,
+    build: Builder,
+    x: Signal,
+    groups: int,
+    weight: Value | None = None,
+    bias: Value | None = None,
+    *args: Any,
 ) -> Signal:
     n, c = x.shape[:2]
     per_group = c // groups * math.prod(x.shape[2:])
@@ -44,8 +52,14 @@ def group_norm(
 
 @rules_for(aten("instance_norm"))
 def instance_norm(
-    build: Builder, x: Signal, weight: Value | None, bias: Value | None, mean: Value | None,
-    variance: Value | None, use_input_stats: bool, *args: Any,
+    build: Builder,
+    x: Signal,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value | None,
+    variance: Value | None,
+    use_input_stats: bool,
+    *args: Any,
 ) -> Signal:
     if not use_input_stats:
         return build.bias(x)
@@ -55,8 +69,14 @@ def instance_norm(
 
 @rules_for(aten("batch_norm _native_batch_norm_legit_no_training native_batch_norm"))
 def batch_norm(
-    build: Builder, x: Signal, weight: Value | None, bias: Value | None,
-    mean: Value | None = None, variance: Value | None = None, training: Any = False, *args: Any,
+    build: Builder,
+    x: Signal,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value | None = None,
+    variance: Value | None = None,
+    training: Any = False,
+    *args: Any,
 ) -> Signal:
     """In eval mode a scale and a shift per channel. Without stored statistics those of the
     batch are used, and mix positions."""
@@ -67,8 +87,15 @@ def batch_norm(
 
 @rules_for(aten("native_group_norm"))
 def native_group_norm(
-    build: Builder, x: Signal, weight: Value | None, bias: Value | None, n: int, c: int, hw: int,
-    groups: int, eps: float,
+    build: Builder,
+    x: Signal,
+    weight: Value | None,
+    bias: Value | None,
+    n: int,
+    c: int,
+    hw: int,
+    groups: int,
+    eps: float,
 ) -> tuple[Signal, ...]:
     out = group_norm(build, x, groups, weight, bias)
     return (out, out, out)

@@ -39,7 +39,13 @@ def _window_count(size: int, k: int, t: int, p: int, d: int, ceil: bool) -> int:
 
 
 def _pool(
-    build: Builder, x: Signal, n: int, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints,
+    build: Builder,
+    x: Signal,
+    n: int,
+    kernel: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
     ceil: bool,
 ) -> Signal:
     kernel = pair(kernel, n)
@@ -55,8 +61,13 @@ def _pool(
 def _register(n: int) -> None:
     @rules_for(aten(f"max_pool{n}d"))
     def max_pool(
-        build: Builder, x: Signal, kernel: Ints, stride: Ints = (), padding: Ints = 0,
-        dilation: Ints = 1, ceil_mode: bool = False,
+        build: Builder,
+        x: Signal,
+        kernel: Ints,
+        stride: Ints = (),
+        padding: Ints = 0,
+        dilation: Ints = 1,
+        ceil_mode: bool = False,
     ) -> Signal:
         return _pool(build, x, n, kernel, stride, padding, dilation, ceil_mode)
 
@@ -67,8 +78,14 @@ def _register(n: int) -> None:
 
     @rules_for(aten(f"avg_pool{n}d"))
     def avg_pool(
-        build: Builder, x: Signal, kernel: Ints, stride: Ints = (), padding: Ints = 0,
-        ceil_mode: bool = False, *args: Any, **kwargs: Any,
+        build: Builder,
+        x: Signal,
+        kernel: Ints,
+        stride: Ints = (),
+        padding: Ints = 0,
+        ceil_mode: bool = False,
+        *args: Any,
+        **kwargs: Any,
     ) -> Signal:
         return _pool(build, x, n, kernel, stride, padding, 1, ceil_mode)
 
@@ -78,9 +95,7 @@ def _register(n: int) -> None:
         if all(o == 1 for o in wanted):
             lead = x.shape[:-n]
             return build.reshape(build.reduce(x, range(-n, 0)), (*lead, *wanted))
-        return pooled(
-            build, x, [adaptive(s, o) for s, o in zip(x.shape[-n:], wanted, strict=True)]
-        )
+        return pooled(build, x, [adaptive(s, o) for s, o in zip(x.shape[-n:], wanted, strict=True)])
 
     @rules_for(aten(f"adaptive_max_pool{n}d"))
     def adaptive_max_pool(build: Builder, x: Signal, size: Ints) -> tuple[Signal, Signal]:
@@ -109,9 +124,12 @@ def _linear_pattern(mode: str, size: int, out: int, align: bool, scale: float | 
 
 
 def _upsample(mode: str, n: int) -> None:
-    name = {"linear": {1: "linear1d", 2: "bilinear2d", 3: "trilinear3d"}, "bicubic": {2: "bicubic2d"},
-            "nearest": {i: f"nearest{i}d" for i in (1, 2, 3)},
-            "nearest-exact": {i: f"_nearest_exact{i}d" for i in (1, 2, 3)}}[mode][n]
+    name = {
+        "linear": {1: "linear1d", 2: "bilinear2d", 3: "trilinear3d"},
+        "bicubic": {2: "bicubic2d"},
+        "nearest": {i: f"nearest{i}d" for i in (1, 2, 3)},
+        "nearest-exact": {i: f"_nearest_exact{i}d" for i in (1, 2, 3)},
+    }[mode][n]
     name = f"_upsample{name}" if name.startswith("_") else f"upsample_{name}"
 
     @rules_for(aten(name))
@@ -124,19 +142,23 @@ def _upsample(mode: str, n: int) -> None:
         numbers = [a for a in args if isinstance(a, float)]
         factors = factors if factors is not None else (numbers or None)
         old = x.shape[-n:]
+        scales: list[float | None] = [None] * n
         if size is not None:
-            new, scales = pair(size, n), [None] * n
+            new = pair(size, n)
         else:
-            scales = [float(f) for f in factors]
-            new = [int(s * f) for s, f in zip(old, scales, strict=True)]
+            scales = [float(f) for f in factors or ()]
+            new = [int(s * f) for s, f in zip(old, scales, strict=True) if f is not None]
         windows = [
-            _linear_pattern(mode, s, o, align, f)
-            for s, o, f in zip(old, new, scales, strict=True)
+            _linear_pattern(mode, s, o, align, f) for s, o, f in zip(old, new, scales, strict=True)
         ]
         return pooled(build, x, windows)
 
 
-for _mode, _dims in {"nearest": (1, 2, 3), "nearest-exact": (1, 2, 3), "linear": (1, 2, 3),
-                     "bicubic": (2,)}.items():
+for _mode, _dims in {
+    "nearest": (1, 2, 3),
+    "nearest-exact": (1, 2, 3),
+    "linear": (1, 2, 3),
+    "bicubic": (2,),
+}.items():
     for _n in _dims:
         _upsample(_mode, _n)

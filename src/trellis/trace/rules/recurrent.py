@@ -61,8 +61,15 @@ def rnn_cell(build: Builder, x: Signal, state: State, weights: Sequence[Weight])
 
 
 def unroll(
-    build: Builder, cell: Cell, x: Signal, states: Sequence[Value], weights: Sequence[Weight],
-    has_biases: bool, layers: int, bidirectional: bool, batch_first: bool,
+    build: Builder,
+    cell: Cell,
+    x: Signal,
+    states: Sequence[Value],
+    weights: Sequence[Weight],
+    has_biases: bool,
+    layers: int,
+    bidirectional: bool,
+    batch_first: bool,
 ) -> tuple[Signal, list[Signal]]:
     """x (T, B, I); each state (layers · directions, B, H). Returns output and last states."""
     if batch_first:
@@ -100,8 +107,16 @@ def _time(build: Builder, x: Signal, t: int) -> Signal:
 def _sequence_rule(name: str, cell: Cell) -> None:
     @rules_for(aten(name))
     def sequence(
-        build: Builder, x: Signal, states: Any, weights: Sequence[Weight], has_biases: bool,
-        layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool = False,
+        build: Builder,
+        x: Signal,
+        states: Any,
+        weights: Sequence[Weight],
+        has_biases: bool,
+        layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool = False,
     ) -> tuple[Signal, ...]:
         if isinstance(has_biases, list | tuple):
             raise TrellisError(f"{name}: packed sequences are not traced; pass a padded tensor")
@@ -113,7 +128,12 @@ def _sequence_rule(name: str, cell: Cell) -> None:
 
     @rules_for(aten(f"{name}_cell"))
     def one(
-        build: Builder, x: Value, state: Any, w: Weight, v: Weight, b: Weight | None = None,
+        build: Builder,
+        x: Value,
+        state: Any,
+        w: Weight,
+        v: Weight,
+        b: Weight | None = None,
         c: Weight | None = None,
     ) -> Any:
         first = tuple(state) if isinstance(state, list | tuple) else (state,)
@@ -124,6 +144,9 @@ def _sequence_rule(name: str, cell: Cell) -> None:
 
 
 for _name, _cell in {
-    "lstm": lstm_cell, "gru": gru_cell, "rnn_tanh": rnn_cell, "rnn_relu": rnn_cell
+    "lstm": lstm_cell,
+    "gru": gru_cell,
+    "rnn_tanh": rnn_cell,
+    "rnn_relu": rnn_cell,
 }.items():
     _sequence_rule(_name, _cell)

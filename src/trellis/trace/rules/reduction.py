@@ -60,7 +60,11 @@ def spread_and_mean(
 
 @rules_for(aten("linalg_vector_norm norm"))
 def norm(
-    build: Builder, x: Signal, order: Any = 2, dim: Any = None, keepdim: bool = False,
+    build: Builder,
+    x: Signal,
+    order: Any = 2,
+    dim: Any = None,
+    keepdim: bool = False,
     **kwargs: Any,
 ) -> Signal:
     return build.reduce(x, _dims(x, dim), keepdim)

@@ -81,7 +81,11 @@ def expand(build: Builder, x: Signal, shape: Any, implicit: bool = False) -> Sig
 
 @rules_for(aten("slice"))
 def slice_(
-    build: Builder, x: Signal, dim: int = 0, start: int | None = None, end: int | None = None,
+    build: Builder,
+    x: Signal,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
     step: int = 1,
 ) -> Signal:
     places = torch.arange(x.shape[dim])[start:end:step]
@@ -192,10 +196,27 @@ def move_generic(op: Any) -> Any:
     return rule
 
 
-for _name in (
-    "flip roll diagonal repeat repeat_interleave tile unfold pixel_shuffle pixel_unshuffle "
-    "channel_shuffle movedim moveaxis rot90 as_strided gather index take tensor_split im2col"
-).split():
+for _name in [
+    "flip",
+    "roll",
+    "diagonal",
+    "repeat",
+    "repeat_interleave",
+    "tile",
+    "unfold",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "channel_shuffle",
+    "movedim",
+    "moveaxis",
+    "rot90",
+    "as_strided",
+    "gather",
+    "index",
+    "take",
+    "tensor_split",
+    "im2col",
+]:
     _packet = getattr(torch.ops.aten, _name, None)
     if _packet is not None:
         rules_for(aten(_name))(move_generic(_packet))
