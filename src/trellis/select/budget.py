@@ -1,0 +1,72 @@
+"""How many connections to keep, exactly as asked."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_FLOOR, Decimal
+from fractions import Fraction
+from typing import Any
+
+from ..errors import TrellisError
+
+
+def budget(total: int, sparsity: Any = None, keep: Any = None) -> int:
+    """The number of connections kept: ``keep``, or total × (1 − sparsity) rounded down, in
+    exact decimal arithmetic.
+
+    >>> budget(10, sparsity=0.9), budget(2139024, sparsity=0.999)
+    (1, 2139)
+    """
+    if (sparsity is None) == (keep is None):
+        raise TrellisError(
+            "give either sparsity (the fraction removed, such as 0.99) or keep (how many "
+            f"connections stay); got sparsity={sparsity!r}, keep={keep!r}"
+        )
+    if keep is not None:
+        if isinstance(keep, bool) or not isinstance(keep, int):
+            raise TrellisError(f"keep={keep!r} is not a whole number of connections")
+        count = keep
+    else:
+        if isinstance(sparsity, bool) or not isinstance(sparsity, int | float | Decimal | Fraction):
+            raise TrellisError(f"sparsity={sparsity!r} is not a number")
+        if not math.isfinite(sparsity) or not 0 <= sparsity < 1:
+            raise TrellisError(
+                f"sparsity={sparsity!r} is out of range: it is the fraction removed, "
+                "0 <= sparsity < 1"
+            )
+        if isinstance(sparsity, Fraction):
+            count = math.floor(total * (1 - sparsity))
+        else:
+            exact = sparsity if isinstance(sparsity, Decimal) else Decimal(repr(float(sparsity)))
+            count = int((total * (1 - exact)).to_integral_value(ROUND_FLOOR))
+    if count < 1:
+        raise TrellisError(
+            f"a budget of {count} of {total} connections keeps nothing; "
+            f"keep at least 1 (sparsity below {1 - 1 / max(total, 1):.6g})"
+        )
+    if count > total:
+        raise TrellisError(f"keep={count} is more than the {total} connections there are")
+    return count
+
+
+def shares(fractions: dict[str, float], sizes: dict[str, int], count: int) -> dict[str, int]:
+    """Split ``count`` over tensors by fractions: each floored, none above its size, the rest
+    handed out by largest remainder.
+
+    >>> shares({"a": 0.5, "b": 0.5}, {"a": 3, "b": 4}, 3)
+    {'a': 1, 'b': 2}
+    """
+    exact = {name: fractions[name] * sizes[name] for name in sizes}
+    counts = {name: min(math.floor(exact[name] + 1e-9), sizes[name]) for name in sizes}
+    order = sorted(sizes, key=lambda name: counts[name] - exact[name])
+    while (rest := count - sum(counts.values())) != 0:
+        sign = 1 if rest > 0 else -1
+        changed = False
+        for name in order if sign > 0 else reversed(order):
+            if rest and 0 <= counts[name] + sign <= sizes[name]:
+                counts[name] += sign
+                rest -= sign
+                changed = True
+        if not changed:
+            break
+    return counts

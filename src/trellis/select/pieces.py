@@ -1,0 +1,199 @@
+"""The last few connections, where no single one can be added.
+
+A piece is a whole path through units that nothing reaches yet. It may overshoot the budget;
+then connections that nothing depends on are trimmed elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from ..paths.liveness import addable, liveness
+from ..paths.scatter import give
+from ..paths.witness import Witness
+from ..trace.steps import Contract
+from ..trace.trellis import Trellis, names_in
+from .cover import STEP, thrifty, thrifty_cover
+from .ranking import Ranking
+
+Masks = dict[str, Tensor]
+ATTEMPTS = 6  # pieces of each size
+LEVELS = 6  # sizes
+NODES = 60  # of the search in small networks
+LARGEST = 1 << 22  # uses; beyond, what is missing is a sliver of a sliver
+SMALL = 1 << 14  # uses; beyond, single connections never run out
+
+
+def complete(
+    net: Trellis, ranking: Ranking, kept: Masks, budget: int, wanted: list[Tensor] | None
+) -> Masks:
+    """Bring ``kept`` to exactly ``budget`` connections if pieces and trims can; otherwise
+    return the most that was found below it. ``wanted`` outputs stay reached."""
+    best = kept
+    while _count(best) < budget and net.uses <= LARGEST:
+        found = _one_more(net, ranking, best, budget, wanted)
+        if found is None:
+            break
+        best = _singles(net, ranking, found, budget)
+    if budget - _count(best) > 0 and net.uses <= SMALL:
+        base = _nothing(best) if wanted is None else thrifty_cover(net, ranking, wanted)
+        found = _assemble(net, ranking, base, budget, [NODES])
+        if found is not None and _sound(net, found, wanted):
+            return found
+    return best
+
+
+def _assemble(
+    net: Trellis, ranking: Ranking, kept: Masks, budget: int, nodes: list[int]
+) -> Masks | None:
+    """Build up to exactly ``budget`` from pieces, trying other sizes where one leads nowhere.
+
+    For small networks, where the best choice so far left a number that no piece has.
+    """
+    rest = budget - _count(kept)
+    if rest == 0:
+        return kept
+    if nodes[0] <= 0 or rest < 0:
+        return None
+    sizes: dict[int, int] = {}
+    pieces = _pieces(net, ranking, kept)
+    new = [_count({n: p[n] & ~kept[n] for n in p}) for p in pieces]
+    # A piece that ends it first, then large ones: small ones are easy to add later.
+    for i in sorted(range(len(pieces)), key=lambda i: (new[i] != rest, -new[i])):
+        if new[i] > rest or new[i] == 0 or sizes.get(new[i], 0) >= 2:
+            continue
+        sizes[new[i]] = sizes.get(new[i], 0) + 1
+        nodes[0] -= 1
+        grown = {n: kept[n] | pieces[i][n] for n in kept}
+        found = _assemble(net, ranking, grown, budget, nodes)
+        if found is not None:
+            return found
+    return None
+
+
+def _one_more(
+    net: Trellis, ranking: Ranking, kept: Masks, budget: int, wanted: list[Tensor] | None
+) -> Masks | None:
+    """A consistent network closer to the budget than ``kept``, or None."""
+    have = _count(kept)
+    for piece in _pieces(net, ranking, kept):
+        grown = {n: kept[n] | piece[n] for n in kept}
+        extra = _count(grown) - budget
+        if extra > 0:
+            trimmed = trim(net, ranking, grown, extra, wanted, piece)
+            if trimmed is None:
+                continue
+            grown = trimmed
+        if have < _count(grown) <= budget and _sound(net, grown, wanted):
+            return grown
+    return None
+
+
+def _pieces(net: Trellis, ranking: Ranking, kept: Masks) -> list[Masks]:
+    """Completing pieces, shortest first: a few of each size, the most salient ones."""
+    device = next(iter(kept.values())).device
+    witness = Witness(net, thrifty(ranking, kept))
+    through = witness.through()
+    totals: dict[str, Tensor] = {}
+    for step, value in through:
+        own = witness.drawn(step)
+        give(net, step.weight, (value * own).detach(), totals, torch.maximum, "amax")
+    ranked: dict[int, list[tuple[float, str, int]]] = {}
+    for name, total in totals.items():
+        flat = torch.where(kept[name].cpu(), torch.zeros_like(total), total).reshape(-1)
+        size = torch.ceil(torch.log(flat) / math.log(STEP) - 1e-9)
+        for level in torch.unique(size[flat > 0]).tolist():
+            mine = torch.where(size == level, flat, torch.zeros_like(flat))
+            top = torch.topk(mine, min(ATTEMPTS, flat.numel()))
+            found = [(-float(v), name, int(i)) for v, i in zip(*top, strict=True) if v > 0]
+            ranked.setdefault(int(level), []).extend(found)
+    pieces: list[Masks] = []
+    for level in sorted(ranked)[:LEVELS]:
+        for _, name, place in sorted(ranked[level])[:ATTEMPTS]:
+            piece = _piece(net, witness, through, name, place)
+            if ranking.allowed is not None:
+                piece = {n: m & ranking.allowed[n].cpu() for n, m in piece.items()}
+            pieces.append({n: m.to(device) for n, m in piece.items()})
+    return pieces
+
+
+def _piece(
+    net: Trellis, witness: Witness, through: list[tuple[Contract, Tensor]], name: str, place: int
+) -> Masks:
+    """The best path through one connection, as masks."""
+    best: Tensor | None = None
+    for step, value in through:
+        if name not in names_in(step.weight):
+            continue
+        positions = step.weight.positions() - net.offsets[name]
+        here = torch.where(positions == place, value, torch.zeros_like(value)).max()
+        best = here if best is None or float(here) > float(best) else best
+    assert best is not None
+    marks = witness.mark(torch.log(best))
+    marks[name].view(-1)[place] = True
+    return marks
+
+
+def _nothing(masks: Masks) -> Masks:
+    return {n: torch.zeros_like(m) for n, m in masks.items()}
+
+
+def trim(
+    net: Trellis,
+    ranking: Ranking,
+    kept: Masks,
+    extra: int,
+    wanted: list[Tensor] | None,
+    spare: Masks,
+) -> Masks | None:
+    """Take away ``extra`` connections that nothing else depends on, worst first."""
+    now = {n: k.clone() for n, k in kept.items()}
+    order = _worst_first(ranking, {n: k & ~spare[n] for n, k in kept.items()})
+    order += _worst_first(ranking, {n: k & spare[n] for n, k in kept.items()})
+    for name, place in order[: 64 * (extra + 4)]:
+        if extra == 0:
+            break
+        now[name].view(-1)[place] = False
+        if _sound(net, now, wanted):
+            extra -= 1
+        else:
+            now[name].view(-1)[place] = True
+    return now if extra == 0 else None
+
+
+def _worst_first(ranking: Ranking, kept: Masks) -> list[tuple[str, int]]:
+    found: list[tuple[float, str, int]] = []
+    for name, mask in kept.items():
+        places = torch.nonzero(mask.reshape(-1))[:, 0]
+        values = ranking.scores[name].reshape(-1)[places]
+        found += [(float(v), name, int(p)) for v, p in zip(values, places, strict=True)]
+    found.sort(key=lambda item: item[0])
+    return [(name, place) for _, name, place in found]
+
+
+def _singles(net: Trellis, ranking: Ranking, kept: Masks, budget: int) -> Masks:
+    """Single connections again, now that new units are live."""
+    short = budget - _count(kept)
+    if short <= 0:
+        return kept
+    fresh = {n: a & ~kept[n] for n, a in addable(net, kept).items()}
+    chosen = ranking.top(short, among=fresh) if _count(fresh) else fresh
+    return {n: kept[n] | chosen[n] for n in kept}
+
+
+def _sound(net: Trellis, kept: Masks, wanted: list[Tensor] | None) -> bool:
+    """Consistent, and reaching what it must."""
+    found = liveness(net, kept)
+    if found.count != _count(kept):
+        return False
+    if wanted is None:
+        return True
+    return not any(bool((w & ~o).any()) for w, o in zip(wanted, found.outputs, strict=True))
+
+
+def _count(masks: Mapping[str, Tensor]) -> int:
+    return sum(int(torch.count_nonzero(m)) for m in masks.values())

@@ -1,0 +1,113 @@
+"""How a budget is spread over tensors: globally, the same rate in each, ERK, LAMP, or counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import TrellisError
+from .budget import shares
+from .ranking import Ranking
+
+SCOPES = ("global", "layer", "erk", "lamp")
+
+
+def check(scope: Any, sizes: Mapping[str, int]) -> None:
+    if isinstance(scope, Mapping):
+        for name, n in scope.items():
+            if name not in sizes:
+                raise TrellisError(
+                    f"scope names {name!r}, which holds no connections; those that do are "
+                    f"{', '.join(sizes)}"
+                )
+            if isinstance(n, bool) or not isinstance(n, int) or not 0 <= n <= sizes[name]:
+                raise TrellisError(
+                    f"scope asks for {n!r} of {name!r}; it has {sizes[name]} connections"
+                )
+    elif scope not in SCOPES:
+        raise TrellisError(
+            f"scope={scope!r} is unknown: it is one of {', '.join(SCOPES)}, or a mapping of "
+            "parameter names to counts"
+        )
+
+
+def counts(
+    scope: str | Mapping[str, int],
+    shapes: Mapping[str, tuple[int, ...]],
+    sizes: Mapping[str, int],
+    budget: int,
+) -> dict[str, int]:
+    """How many connections each tensor keeps under scopes that say so. ``sizes``: how many it
+    may keep."""
+    if isinstance(scope, Mapping):
+        return {name: scope.get(name, 0) for name in sizes}
+    if scope == "layer":
+        rate = budget / max(sum(sizes.values()), 1)
+        return shares({name: rate for name in sizes}, dict(sizes), budget)
+    return shares(erk(shapes, sizes, budget), dict(sizes), budget)
+
+
+def erk(
+    shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int], budget: int
+) -> dict[str, float]:
+    """Erdős–Rényi kernel: density in proportion to Σ dims / ∏ dims, at most one.
+
+    >>> erk({"a": (2, 2), "b": (8, 8)}, {"a": 4, "b": 64}, 20)
+    {'a': 1.0, 'b': 0.25}
+    """
+    raw = {n: sum(shapes[n]) / math.prod(shapes[n]) for n in sizes}
+    full: set[str] = set()
+    while True:
+        left = budget - sum(sizes[n] for n in full)
+        mass = sum(raw[n] * sizes[n] for n in sizes if n not in full)
+        scale = left / mass if mass else 0.0
+        over = {n for n in sizes if n not in full and raw[n] * scale > 1}
+        if not over:
+            return {n: 1.0 if n in full else max(raw[n] * scale, 0.0) for n in sizes}
+        full |= over
+
+
+def lamp(saliency: Tensor) -> Tensor:
+    """Layer-adaptive magnitude: s² over the sum of squares of all that are as large."""
+    flat = saliency.reshape(-1).cpu().to(torch.float64) ** 2
+    order = torch.sort(flat, stable=True)
+    tail = torch.flip(torch.cumsum(torch.flip(order.values, [0]), 0), [0])
+    score = torch.empty_like(flat)
+    score[order.indices] = torch.where(tail > 0, order.values / tail, torch.zeros_like(tail))
+    return score.to(torch.float32).reshape(saliency.shape).to(saliency.device)
+
+
+def scoped(
+    scope: str | Mapping[str, int],
+    saliency: Mapping[str, Tensor],
+    allowed: Mapping[str, Tensor] | None,
+    budget: int,
+) -> tuple[Ranking, dict[str, int] | None]:
+    """The ranking a scope means, and how many of each tensor it keeps, if it says."""
+    if scope == "global":
+        return Ranking(saliency, saliency, allowed), None
+    if scope == "lamp":
+        return Ranking({n: lamp(s) for n, s in saliency.items()}, saliency, allowed), None
+    shapes = {n: tuple(s.shape) for n, s in saliency.items()}
+    sizes = {
+        n: s.numel() if allowed is None else int(torch.count_nonzero(allowed[n]))
+        for n, s in saliency.items()
+    }
+    wanted = counts(scope, shapes, sizes, budget)
+    scores = {}
+    for name, s in saliency.items():
+        # Rank within the tensor, so that a score of one or more means "within its count".
+        flat = (
+            s.reshape(-1)
+            if allowed is None
+            else torch.where(allowed[name], s, torch.full_like(s, -math.inf)).reshape(-1)
+        )
+        order = torch.sort(flat, descending=True, stable=True).indices
+        rank = torch.empty(flat.numel(), dtype=torch.float64, device=s.device)
+        rank[order] = torch.arange(1, flat.numel() + 1, dtype=torch.float64, device=s.device)
+        scores[name] = (max(wanted[name], 0.5) / rank).to(torch.float32).reshape(s.shape)
+    return Ranking(scores, saliency, allowed), wanted

@@ -1,0 +1,43 @@
+"""SynFlow: rounds of path-sum scores, each on what the last one left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from ..paths.scores import path_sum
+from ..trace.trellis import Trellis
+from .ranking import Ranking
+
+ROUNDS = 100
+
+
+def synflow(
+    net: Trellis, saliency: Mapping[str, Tensor], allowed: Mapping[str, Tensor] | None, budget: int
+) -> Ranking:
+    """A ranking whose best ``budget`` are what iterative SynFlow keeps.
+
+    Connections rank by the round in which they fell, and within a round by their score.
+    """
+    kept = {
+        n: torch.ones(s.shape, dtype=torch.bool) if allowed is None else allowed[n].cpu().clone()
+        for n, s in saliency.items()
+    }
+    plain = {n: s.detach().cpu() for n, s in saliency.items()}
+    start = sum(int(torch.count_nonzero(k)) for k in kept.values())
+    final = {n: torch.zeros(s.shape) for n, s in plain.items()}
+    for turn in range(1, ROUNDS + 1):
+        target = max(round(start * (budget / start) ** (turn / ROUNDS)), budget)
+        scores = path_sum(net, {n: s * kept[n] for n, s in plain.items()})
+        best = Ranking(scores, plain, kept).top(target)
+        for name, score in scores.items():
+            fallen = kept[name] & ~best[name]
+            final[name][fallen] = turn + 0.999 * score[fallen]
+        kept = best
+    for name, score in scores.items():
+        final[name][kept[name]] = ROUNDS + 1 + score[kept[name]]
+    device = next(iter(saliency.values())).device
+    final = {n: f.to(device) for n, f in final.items()}
+    return Ranking(final, saliency, allowed)
