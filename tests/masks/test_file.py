@@ -89,7 +89,7 @@ def test_a_tied_parameter_is_stored_once_and_masks_a_fresh_model(tmp_path: Path)
 
 def test_a_failed_write_names_the_path_and_keeps_the_old_file(tmp_path: Path) -> None:
     masks = random_masks(mlp())
-    with pytest.raises(TrellisError, match=r"cannot write masks to '.*missing/m'"):
+    with pytest.raises(TrellisError, match=r"cannot write '.*missing/m'"):
         masks.save(tmp_path / "missing" / "m")
     (tmp_path / "folder").mkdir()
     with pytest.raises(TrellisError, match="cannot write"):

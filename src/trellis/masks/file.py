@@ -14,8 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
@@ -29,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from trellis.errors import TrellisError
+from trellis.files import replacing
 from trellis.masks.plain import plain_tensors
 
 HEADER = "trellis.masks"
@@ -74,21 +73,8 @@ def write_masks(
         {name: pack(mask) for name, mask in masks.items()},
         metadata={HEADER: json.dumps(header, allow_nan=False)},
     )
-    target = Path(path)
-    temporary = None
-    try:
-        with tempfile.NamedTemporaryFile(
-            dir=target.parent, prefix=f".{target.name}.", delete=False
-        ) as file:
-            temporary = file.name
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-        raise TrellisError(f"cannot write masks to {str(path)!r}: {error.strerror}") from error
+    with replacing(Path(path)) as [draft]:
+        draft.write_bytes(content)
 
 
 def read_masks(path: str | PathLike[str]) -> tuple[dict[str, Tensor], int, dict[str, Any]]:

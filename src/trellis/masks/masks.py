@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import weakref
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from os import PathLike
@@ -62,6 +63,7 @@ class Masks(Mapping[str, Tensor]):
         self._masks = {name: mask.detach() for name, mask in masks.items()}
         self._budget = budget
         self.provenance: dict[str, Any] = _jsonable(provenance or {})
+        self._model: weakref.ref[nn.Module] | None = None
 
     def __getitem__(self, name: str) -> Tensor:
         return self._masks[name]
@@ -109,6 +111,7 @@ class Masks(Mapping[str, Tensor]):
         weights as they are stored; parameters without a mask here are left alone. Nothing is
         changed if a name or shape does not fit.
         """
+        self._model = weakref.ref(model)
         for group, masks in self._matched(model):
             if len(masks) == 1:
                 attach.attach([slot for _, slot in group], next(iter(masks.values())))
@@ -163,10 +166,13 @@ class Masks(Mapping[str, Tensor]):
     def save(self, path: str | PathLike[str], model: nn.Module | None = None) -> None:
         """Write a masks file, all at once or not at all.
 
-        Given the ``model``, the file also holds a hash of its weights as they are now, under
-        ``provenance["weights"]``.
+        The file also holds, under ``provenance["weights"]``, a hash of the weights as they are
+        now of ``model``; without one, of the model that the masks were last applied to, if it
+        is still there.
         """
         provenance = dict(self.provenance)
+        if model is None and self._model is not None:
+            model = self._model()
         if model is not None:
             provenance["weights"] = weights_hash(model)
         write_masks(path, self, budget=self.budget, provenance=provenance)

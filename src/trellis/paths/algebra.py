@@ -19,7 +19,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from .kernels import as_bytes, max_product
+from .kernels import as_bytes, max_product, strongest
 from .messages import distinct
 
 FEW = 8  # rows up to which going through them one by one beats a float matrix product
@@ -68,7 +68,7 @@ class Boolean:
         return torch.bmm(x.float(), w.float().mT) > 0
 
     def strongest(self, w: Tensor) -> Tensor:
-        return as_bytes(w).amax(-1, keepdim=True).view(torch.bool)
+        return strongest(w)
 
 
 class MaxTimes:
@@ -105,8 +105,7 @@ class MaxTimes:
         return max_product(x, w)
 
     def strongest(self, w: Tensor) -> Tensor:
-        low, high = torch.aminmax(w, dim=-1, keepdim=True)
-        return torch.maximum(high, -low)
+        return strongest(w)
 
 
 class SumTimes:
@@ -163,7 +162,30 @@ class BestPath:
         return w.max(-1, keepdim=True).values
 
 
-def contract(algebra: Algebra, x: Tensor, w: Tensor | None, inner: int) -> Tensor:
+class Rows:
+    """The distinct rows of messages (b, m, k), remembered: several weights read one message."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[object, ...], tuple[Tensor, Tensor, Tensor | None]] = {}
+
+    def of(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Rows (b, r, k) and, for each of the m, which it is; None if all are told apart."""
+        b, m, k = x.shape
+        if m <= 2:
+            return x, None
+        key = (x.data_ptr(), x.shape, x.stride(), x.dtype)
+        if key not in self.known:
+            found = distinct(x.permute(1, 0, 2).reshape(m, b * k))
+            if found is None:
+                self.known[key] = x, x, None
+            else:
+                self.known[key] = x, found[0].reshape(-1, b, k).permute(1, 0, 2), found[1]
+        return self.known[key][1:]
+
+
+def contract(
+    algebra: Algebra, x: Tensor, w: Tensor | None, inner: int, known: Rows | None = None
+) -> Tensor:
     """One contraction in an algebra: x (b, m, k) uniform or not, w (B, N, K) to (B, m, N).
 
     ``w`` None stands for a matrix of ones; ``inner`` is K.
@@ -173,18 +195,16 @@ def contract(algebra: Algebra, x: Tensor, w: Tensor | None, inner: int) -> Tenso
     if x.shape[2] == 1 and inner > 1:
         best = algebra.strongest(w).mT  # (B, 1, N)
         return algebra.times(x, best)
-    x = x.expand(w.shape[0], -1, -1)
-    if algebra.merges and x.shape[1] > 2:
-        b, m, k = x.shape
-        found = distinct(x.permute(1, 0, 2).reshape(m, b * k))
-        if found is not None:
-            rows, which = found
-            out = algebra.matmul(rows.reshape(-1, b, k).permute(1, 0, 2), w)
-            return out if out.shape[1] == 1 else out[:, which]
-    return algebra.matmul(x, w)
+    if not algebra.merges:
+        return algebra.matmul(x.expand(w.shape[0], -1, -1), w)
+    rows, which = (known or Rows()).of(x)
+    out = algebra.matmul(rows.expand(w.shape[0], -1, -1), w)
+    return out if which is None or out.shape[1] == 1 else out[:, which]
 
 
-def paired_rows(algebra: Algebra, x: Tensor, g: Tensor, positions: int) -> tuple[Tensor, Tensor]:
+def paired_rows(
+    algebra: Algebra, x: Tensor, g: Tensor, positions: int, known: Rows | None = None
+) -> tuple[Tensor, Tensor]:
     """x (b, m, k) and g (b, m, n) with the same, distinct, rows: what the uses of a weight see.
 
     Rows beyond `MaxTimes.limit` are merged to their maximum: an upper bound.
@@ -193,23 +213,31 @@ def paired_rows(algebra: Algebra, x: Tensor, g: Tensor, positions: int) -> tuple
     x, g = x.expand(b, -1, -1), g.expand(b, -1, -1)
     if x.shape[1] == 1 and g.shape[1] == 1:
         return x, g
-    m = positions
-    x, g = x.expand(b, m, -1), g.expand(b, m, -1)
     if algebra.merges:
-        both = torch.cat([x, g], 2)
-        found = distinct(both.permute(1, 0, 2).reshape(m, -1))
-        if found is not None:
-            rows = found[0].reshape(-1, b, both.shape[2]).permute(1, 0, 2)
-            x, g = rows.split([x.shape[2], g.shape[2]], 2)
+        known = known or Rows()
+        (x, in_x), (g, in_g) = (_which(known.of(t), positions) for t in (x, g))
+        pairs = torch.unique(in_x * g.shape[1] + in_g)
+        x, g = x[:, pairs // g.shape[1]], g[:, pairs % g.shape[1]]
+    else:
+        x, g = x.expand(b, positions, -1), g.expand(b, positions, -1)
     products = x.shape[1] * b * x.shape[2] * g.shape[2]
     if isinstance(algebra, MaxTimes) and x.shape[1] > 2 and products > algebra.limit:
         x, g = x.amax(1, keepdim=True), g.amax(1, keepdim=True)
     return x, g
 
 
-def outer(algebra: Algebra, x: Tensor, g: Tensor, positions: int) -> Tensor:
+def _which(found: tuple[Tensor, Tensor | None], positions: int) -> tuple[Tensor, Tensor]:
+    rows, which = found
+    if which is None:
+        which = torch.arange(rows.shape[1], device=rows.device).expand(positions)
+    return rows, which
+
+
+def outer(
+    algebra: Algebra, x: Tensor, g: Tensor, positions: int, known: Rows | None = None
+) -> Tensor:
     """⊕ over positions of x[b, m, k] ⊗ g[b, m, n]: broadcastable to (B, N, K)."""
-    x, g = paired_rows(algebra, x, g, positions)
+    x, g = paired_rows(algebra, x, g, positions, known)
     if x.shape[1] == 1:
         many = positions if not algebra.idempotent else 1
         return algebra.times(x, g.mT) * many if many > 1 else algebra.times(x, g.mT)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..trace.current import current
 from ..trace.trellis import Trellis, trace
-from .liveness import ends, liveness
+from .liveness import ends, liveness, propagate, reached
 
 
 @dataclass(frozen=True)
@@ -191,8 +191,9 @@ def audit(model: nn.Module | Trellis, example_inputs: Any = None) -> Audit:
     """
     net = trace(model, example_inputs)
     kept = current(net).kept()
-    if not kept:
-        return Audit((), net.output_units, 0, {}, False)
+    if not kept:  # wires may still lead to outputs
+        wired = sum(_count(mask) for mask in reached(net, propagate(net, None)))
+        return Audit((), net.output_units, wired, {}, net.biased)
     found = liveness(net, kept)
     accessible, coaccessible = ends(net, kept, found.run)
     layers = tuple(

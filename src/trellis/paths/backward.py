@@ -118,7 +118,7 @@ def linear(run: Propagation, step: steps.Step, g: Tensor) -> Tensor:
         return g
     assert isinstance(step, steps.Contract | steps.Fixed)
     w = run.weight(step)
-    return contract(algebra, g, None if w is None else w.mT, step.out.shape[2])
+    return contract(algebra, g, None if w is None else w.mT, step.out.shape[2], run.rows)
 
 
 def cut(step: steps.Cat, g: Message) -> list[Message]:

@@ -69,8 +69,26 @@ def _max_product(x: Tensor, w: Tensor, out: Tensor) -> None:
                 torch.amax(buffer, 1, out=out[r, part])
 
 
-def through(x: Tensor, g: Tensor, w: Tensor, target: Tensor) -> None:
-    """target[n, k] = max over r of x[r, k] · g[r, n] · |w[n, k]|, all in place.
+def strongest(w: Tensor) -> Tensor:
+    """max over k of |w[b, n, k]|: (B, N, K) to (B, N, 1)."""
+    out = torch.zeros(w.shape[0], w.shape[1], 1, dtype=w.dtype, device=w.device)
+    for i in range(w.shape[0]):
+        matrix, row = as_bytes(w[i]), as_bytes(out[i])
+        transposed = by_columns(matrix)
+        matrix = matrix.mT if transposed else matrix
+        for part in pieces(matrix):
+            piece = matrix[part] if row.dtype == torch.uint8 else matrix[part].abs()
+            best = piece.amax(0 if transposed else 1)
+            if transposed:
+                torch.maximum(row[:, 0], best, out=row[:, 0])
+            else:
+                row[part, 0] = best
+    return out
+
+
+def through(x: Tensor, g: Tensor, w: Tensor, target: Tensor, join: bool) -> None:
+    """target[n, k] = max over r of x[r, k] · g[r, n] · |w[n, k]|, in place; with ``join``, the
+    maximum of that and what stood there.
 
     x (R, K), g (R, N), w and target (N, K) laid out alike. On booleans: or and and.
     """
@@ -79,14 +97,14 @@ def through(x: Tensor, g: Tensor, w: Tensor, target: Tensor) -> None:
         x, g, w, target = g, x, w.mT, target.mT
     buffers: list[Tensor] = []
     for part in pieces(w):
-        piece = target[part]
+        if not buffers or buffers[0].shape != target[part].shape:
+            buffers = [torch.empty_like(target[part]) for _ in range(2)]
+        best, other = buffers
+        piece = other if join else target[part]
         if x.shape[0] == 1:
             torch.mul(w[part], x[0], out=piece)
             piece.mul_(g[0, part, None])
         else:
-            if not buffers or buffers[0].shape != piece.shape:
-                buffers = [torch.empty_like(piece) for _ in range(2)]
-            best, other = buffers
             torch.mul(g[0, part, None], x[0], out=best)
             for r in range(1, x.shape[0]):
                 torch.mul(g[r, part, None], x[r], out=other)
@@ -94,3 +112,5 @@ def through(x: Tensor, g: Tensor, w: Tensor, target: Tensor) -> None:
             torch.mul(w[part], best, out=piece)
         if piece.dtype != torch.uint8:
             piece.abs_()
+        if join:
+            torch.maximum(target[part], piece, out=target[part])

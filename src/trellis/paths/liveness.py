@@ -72,7 +72,7 @@ def liveness(net: Trellis, kept: Mapping[str, Tensor]) -> Liveness:
     for step in net.contractions:
         w = draw(net, step.weight, kept)
         for tail, head in live_factors(run, step):
-            x, g = paired_rows(BOOLEAN, tail, head, step.x.shape[1])
+            x, g = paired_rows(BOOLEAN, tail, head, step.x.shape[1], run.rows)
             spread(net, step.weight, w, x, g, live)
     for name, shape in net.connections.items():
         if name not in live:
@@ -92,7 +92,7 @@ def ends(net: Trellis, kept: Mapping[str, Tensor], run: Propagation) -> tuple[Ma
         head = BOOLEAN.reduce(run.changes.get(out, none), (1,), ()).mT
         n, e = run.nonzero.get(x), run.enables.get(out)
         if n is not None and e is not None:
-            tail = tail | outer(BOOLEAN, n, e, step.x.shape[1])
+            tail = tail | outer(BOOLEAN, n, e, step.x.shape[1], run.rows)
             head = head | BOOLEAN.reduce(e, (1,), ()).mT
         give(net, step.weight, w & tail, accessible, torch.logical_or, "amax")
         give(net, step.weight, w & head, coaccessible, torch.logical_or, "amax")
@@ -118,7 +118,7 @@ def _everywhere(net: Trellis, run: Propagation) -> Masks:
     found: Masks = {}
     for step in net.contractions:
         for tail, head in live_factors(run, step):
-            live = outer(BOOLEAN, tail, head, step.x.shape[1])
+            live = outer(BOOLEAN, tail, head, step.x.shape[1], run.rows)
             if not step.weight.is_view:
                 live = live & (step.weight.carrier >= 0).to(run.device)
             give(net, step.weight, live, found, torch.logical_or, "amax")

@@ -17,7 +17,7 @@ from torch import Tensor
 from ..trace import steps
 from ..trace.trellis import Trellis
 from ..trace.values import Signal
-from .algebra import Algebra, contract
+from .algebra import Algebra, Rows, contract
 from .messages import regroup
 
 # The weight of a contraction, (B, N, K), in an algebra; None for all ones.
@@ -44,9 +44,11 @@ class Propagation:
         device: torch.device | None = None,
     ) -> None:
         self.net, self.algebra, self.weights = net, algebra, weights
+        self.wires = wires
         self.paired = net.gated and not wires
         self.coarse = coarse
         self.device = device or torch.device("cpu")
+        self.rows = Rows()
         self.depends: dict[int, Tensor] = {}
         self.nonzero: dict[int, Tensor] = {}
         self.changes: dict[int, Tensor] = {}
@@ -84,7 +86,7 @@ class Propagation:
 
     def source(self, step: steps.Source) -> None:
         one = self.ones(step.nonzero, step.out)
-        if step.depends or (step.lifts and not self.paired):
+        if step.depends or (step.lifts and self.wires):
             _set(self.depends, step.out.id, one)
         if self.paired:
             _set(self.nonzero, step.out.id, one)
@@ -137,7 +139,7 @@ class Propagation:
         if isinstance(step, steps.Block):
             return algebra.times(x, self.net.on(step.keep, self.device).to(algebra.dtype))
         assert isinstance(step, steps.Contract | steps.Fixed)
-        out = contract(algebra, x, self.weight(step), step.x.shape[2])
+        out = contract(algebra, x, self.weight(step), step.x.shape[2], self.rows)
         return self.scaled(step.out.id, out)
 
     def weight(self, step: steps.Contract | steps.Fixed) -> Tensor | None:

@@ -64,7 +64,7 @@ def spread(
 ) -> None:
     """Join max over r of x[b, r, k] · g[b, r, n] · w[b, n, k] into parameter-shaped tensors.
 
-    A parameter used once and whole is written in place, piece by piece.
+    A parameter used whole is written in place, piece by piece.
     """
     name = weight.name
     whole = (
@@ -73,7 +73,7 @@ def spread(
         and name is not None
         and (w.numel() == math.prod(net.connections[name]))
     )
-    if not whole or name in into or (w.dtype == torch.bool and x.shape[1] > FEW):
+    if not whole or (w.dtype == torch.bool and x.shape[1] > FEW):
         factor = outer(BOOLEAN if w.dtype == torch.bool else BEST, x, g, x.shape[1])
         values = (w & factor) if w.dtype == torch.bool else (w * factor).abs_()
         give(
@@ -86,13 +86,15 @@ def spread(
         )
         return
     assert name is not None
-    into[name] = room(into, net.connections[name], name, w)
+    join = name in into
+    if not join:
+        into[name] = room(into, net.connections[name], name, w)
     view = weight.carrier
     target = into[name].as_strided(view.shape, view.stride(), int(view.storage_offset()))
     b, n, k = w.shape
     x, g = x.expand(b, -1, k), g.expand(b, -1, n)
     for i in range(b):
-        through(x[i], g[i], w[i], target[i])
+        through(x[i], g[i], w[i], target[i], join)
 
 
 def give(

@@ -48,7 +48,7 @@ def best_path(
         if step.out.id not in powers:
             continue
         tails, heads = run.depends[step.x.id], run.changes[step.out.id]
-        x, g = paired_rows(algebra, tails, heads, step.x.shape[1])
+        x, g = paired_rows(algebra, tails, heads, step.x.shape[1], run.rows)
         scale = 2.0 ** max(powers[step.out.id] - top, -1000)
         spread(net, step.weight, weights(step), x, g * scale, scores)
     for name, shape in net.connections.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,19 +12,17 @@ from torch import Tensor, nn
 from ..errors import TrellisError
 from ..masks import Masks
 from ..paths.scores import best_path
-from ..trace.current import current, matching, without
+from ..trace.current import Current, current, matching, without
 from ..trace.trellis import Trellis, trace
 from .budget import budget as exact_budget
 from .chains import chains
 from .consistent import closed, finished
+from .options import MULTIPLY, WALKS, Options
 from .phew import phew
 from .ranking import Ranking
 from .saliency import Magnitude, Saliency, not_negative, perturbed, saliency_of, uniform
 from .scope import check, scoped
 from .synflow import synflow
-
-METHODS = ("magnitude", "chains", "viterbi", "synflow", "phew", "random")
-CONSISTENT = ("chains", "viterbi", "phew")
 
 
 def prune(
@@ -63,72 +61,40 @@ def prune(
     >>> masks.kept, masks.total
     (8, 80)
     """
-    _check(method, surrogate, inverse_alpha, consistent, scope)
+    options = Options(
+        method, saliency, scope, consistent, surrogate, inverse_alpha, row_normalize, stochastic,
+        seed, cover_outputs, ignore,
+    )  # fmt: skip
     net = trace(model, example_inputs)
     now = current(net)
-    net = without(
-        net, matching(net, tuple(ignore) if not isinstance(ignore, str) else ignore), now.weights
-    )
+    net = without(net, matching(net, options.ignored), now.weights)
     if not net.connections:
         raise TrellisError(
             f"{type(net.model).__name__} has no prunable weights: no parameter outside `ignore` "
             "multiplies a signal"
         )
-    sizes = {n: math.prod(shape) for n, shape in net.connections.items()}
-    check(scope, sizes)
+    check(scope, {n: math.prod(shape) for n, shape in net.connections.items()})
     if isinstance(scope, Mapping) and sparsity is None and keep is None:
         keep = sum(scope.values())
     count = exact_budget(net.total, sparsity, keep)
     worth = saliency_of(now, list(net.connections), saliency)
-    masked = {n: now.masks[n] for n in net.connections if n in now.masks}
-    allowed = None
-    if masked:
-        allowed = {
-            n: masked.get(n, torch.ones(shape, dtype=torch.bool, device=now.weights[n].device))
-            for n, shape in net.connections.items()
-        }
-    promise = method in CONSISTENT if consistent is None else consistent
-    if method in ("chains", "viterbi", "synflow", "phew") or stochastic:
+    if method in MULTIPLY or stochastic:
         not_negative(worth, method)
-    options = {
-        "method": method,
-        "scope": dict(scope) if isinstance(scope, Mapping) else scope,
-        "consistent": promise,
-        "surrogate": surrogate,
-        "inverse_alpha": inverse_alpha,
-        "row_normalize": row_normalize,
-        "stochastic": stochastic,
-        "seed": seed,
-        "cover_outputs": cover_outputs,
-        "ignore": list(ignore) if not isinstance(ignore, str) else [ignore],
-        "saliency": saliency if isinstance(saliency, str) else "given",
-    }
-    if method in ("chains", "phew"):
-        kept = _walked(net, worth, allowed, count, options)
-    else:
-        kept = _ranked(net, worth, allowed, count, options)
-    masks = Masks(
-        kept,
-        budget=count,
-        provenance={"options": options, "inputs": net.specs},
-    )
+    choose = _walked if method in WALKS else _ranked
+    kept = choose(net, worth, _allowed(net, now), count, options)
+    masks = Masks(kept, budget=count, provenance={"options": options.record(), "inputs": net.specs})
     masks.apply(net.model)
     return masks
 
 
-def _check(method: str, surrogate: str, inverse_alpha: float, consistent: Any, scope: Any) -> None:
-    if method not in METHODS:
-        raise TrellisError(f"method={method!r} is unknown: it is one of {', '.join(METHODS)}")
-    if surrogate not in ("local", "global"):
-        raise TrellisError(f"surrogate={surrogate!r} is unknown: it is 'local' or 'global'")
-    if not (isinstance(inverse_alpha, int | float) and inverse_alpha >= 1):
-        raise TrellisError(f"inverse_alpha={inverse_alpha!r} must be a number from 1 to infinity")
-    if consistent not in (None, True, False):
-        raise TrellisError(f"consistent={consistent!r} must be None, True or False")
-    if scope != "global" and method not in ("magnitude", "random"):
-        raise TrellisError(
-            f"scope={scope!r} goes with method 'magnitude' or 'random'; {method!r} ranks globally"
-        )
+def _allowed(net: Trellis, now: Current) -> dict[str, Tensor] | None:
+    """What may be kept: of a model that carries masks, what they keep; else everything."""
+    if not any(n in now.masks for n in net.connections):
+        return None
+    return {
+        n: now.masks[n] if n in now.masks else torch.ones_like(now.weights[n], dtype=torch.bool)
+        for n in net.connections
+    }
 
 
 def _ranked(
@@ -136,42 +102,28 @@ def _ranked(
     worth: Mapping[str, Tensor],
     allowed: dict[str, Tensor] | None,
     count: int,
-    options: dict[str, Any],
+    options: Options,
 ) -> dict[str, Tensor]:
     """Methods that rank connections."""
-    seed = options["seed"]
-    if options["method"] == "random":
-        worth = uniform(worth, seed)
-    elif options["stochastic"]:
-        worth = perturbed(worth, seed)
+    if options.method == "random":
+        worth = uniform(worth, options.seed)
+    elif options.stochastic:
+        worth = perturbed(worth, options.seed)
     wanted: dict[str, int] | None = None
-    if options["method"] == "viterbi":
-        usable = worth.signed if isinstance(worth, Magnitude) else worth
-        if allowed is not None:
-            usable = {n: w * allowed[n] for n, w in usable.items()}
-        ranking = Ranking(best_path(net, usable), worth, allowed)
-        return _chosen(net, ranking, count, options)
-    worth = dict(worth)
-    if options["method"] == "synflow":
-        ranking = synflow(net, worth, allowed, count)
+    if options.method == "viterbi":
+        ranking = Ranking(best_path(net, _usable(worth, allowed)), worth, allowed)
+    elif options.method == "synflow":
+        ranking = synflow(net, dict(worth), allowed, count)
     else:
-        ranking, wanted = scoped(options["scope"], worth, allowed, count)
-    if options["consistent"] or wanted is None:
-        return _chosen(net, ranking, count, options)
-    return {
-        name: Ranking({name: s}, {name: s}, None if allowed is None else {name: allowed[name]}).top(
-            wanted[name]
-        )[name]
-        for name, s in worth.items()
-    }
+        ranking, wanted = scoped(options.scope, dict(worth), allowed, count)
+    if options.closes:
+        return closed(net, ranking, count, cover=options.cover_outputs)
+    return ranking.top(count) if wanted is None else ranking.top_each(wanted)
 
 
-def _chosen(
-    net: Trellis, ranking: Ranking, count: int, options: dict[str, Any]
-) -> dict[str, Tensor]:
-    if options["consistent"]:
-        return closed(net, ranking, count, cover=options["cover_outputs"])
-    return ranking.top(count)
+def _usable(worth: Mapping[str, Tensor], allowed: dict[str, Tensor] | None) -> Mapping[str, Tensor]:
+    signed = worth.signed if isinstance(worth, Magnitude) else worth
+    return signed if allowed is None else {n: w * allowed[n] for n, w in signed.items()}
 
 
 def _walked(
@@ -179,31 +131,34 @@ def _walked(
     worth: Mapping[str, Tensor],
     allowed: dict[str, Tensor] | None,
     count: int,
-    options: dict[str, Any],
+    options: Options,
 ) -> dict[str, Tensor]:
     """Methods that walk from inputs to outputs; on the CPU, one connection after another."""
     if allowed is not None:
         raise TrellisError(
-            f"method {options['method']!r} starts from a network without masks: "
-            "bake or remove the model's masks first"
+            f"method {options.method!r} starts from a network without masks: "
+            "bake or remove the model's masks first, or use method='viterbi'"
         )
-    device = next(iter(worth.values())).device
-    worth = {n: w.cpu() for n, w in worth.items()}
-    walk: Callable[[int], dict[str, Tensor]]
-    if options["method"] == "chains":
-        names = ("surrogate", "inverse_alpha", "row_normalize", "stochastic", "seed")
-        chosen = {name: options[name] for name in names}
+    plain = {n: w.cpu() for n, w in worth.items()}
 
-        def walk(n: int) -> dict[str, Tensor]:
-            return chains(net, worth, n, **chosen)
+    def walk(n: int) -> dict[str, Tensor]:
+        if options.method == "phew":
+            return phew(net, plain, n, seed=options.seed)
+        return chains(
+            net,
+            plain,
+            n,
+            surrogate=options.surrogate,
+            inverse_alpha=options.inverse_alpha,
+            row_normalize=options.row_normalize,
+            stochastic=options.stochastic,
+            seed=options.seed,
+        )
+
+    if options.closes:
+        ranking = Ranking(plain, plain)
+        kept = finished(net, ranking, count, walk, cover=options.cover_outputs)
     else:
-
-        def walk(n: int) -> dict[str, Tensor]:
-            return phew(net, worth, n, seed=options["seed"])
-
-    if not options["consistent"]:
         kept = walk(count)
-    else:
-        ranking = Ranking(worth, worth, None)
-        kept = finished(net, ranking, count, walk, cover=options["cover_outputs"])
+    device = next(iter(worth.values())).device
     return {n: k.to(device) for n, k in kept.items()}

@@ -42,15 +42,23 @@ class Ranking:
             }
         if m <= 0:
             return {n: torch.zeros_like(s, dtype=torch.bool) for n, s in self.scores.items()}
-        cut = kth_largest([p.reshape(-1) for p in parts.values()], m)
+        cut, reaching = kth_largest([p.reshape(-1) for p in parts.values()], m)
         chosen = {name: score >= cut for name, score in self.scores.items()}
         if masks is not None:
             for name, mask in chosen.items():
                 mask &= masks[name]
-        extra = sum(int(torch.count_nonzero(c)) for c in chosen.values()) - m
-        if extra:
-            self.break_ties(chosen, cut, extra)
+        if reaching > m:
+            self.break_ties(chosen, cut, reaching - m)
         return chosen
+
+    def top_each(self, counts: Mapping[str, int]) -> dict[str, Tensor]:
+        """Masks of the best so many of each tensor, by saliency."""
+        found = {}
+        for name, count in counts.items():
+            worth = {name: self.saliency[name]}
+            mine = None if self.allowed is None else {name: self.allowed[name]}
+            found |= Ranking(worth, worth, mine).top(count)
+        return found
 
     def break_ties(self, chosen: dict[str, Tensor], cut: float, extra: int) -> None:
         """Of the chosen that score exactly ``cut`` drop ``extra``: by saliency, then order."""
@@ -70,13 +78,13 @@ class Ranking:
             chosen[name].view(-1)[places[mine]] = False
 
 
-def kth_largest(parts: list[Tensor], m: int) -> float:
-    """The m-th largest of all values, exactly.
+def kth_largest(parts: list[Tensor], m: int) -> tuple[float, int]:
+    """The m-th largest of all values, exactly, and how many are at least as large.
 
     A sample says where to look; only values above that are gathered and partitioned.
 
     >>> kth_largest([torch.tensor([5.0, 1.0]), torch.tensor([3.0, 4.0])], 2)
-    4.0
+    (4.0, 2)
     """
     size = sum(p.numel() for p in parts)
     stride = max(size // SAMPLE, 1)
@@ -92,11 +100,14 @@ def kth_largest(parts: list[Tensor], m: int) -> float:
             arrays = [p.numpy() for p in parts]
             above = np.concatenate([a if floor == -np.inf else a[a >= floor] for a in arrays])
             if len(above) >= m:
-                return float(np.partition(above, len(above) - m)[len(above) - m])
+                above.partition(len(above) - m)
+                cut = above[len(above) - m]
+                return float(cut), int(np.count_nonzero(above >= cut))
         else:
             found = torch.cat([p if floor == -np.inf else p[p >= floor] for p in parts])
             if len(found) >= m:
-                return float(found.sort(descending=True).values[m - 1])
+                edge = found.sort(descending=True).values[m - 1]
+                return float(edge), int(torch.count_nonzero(found >= edge))
         floor = -np.inf
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +22,10 @@ def export(model: nn.Module, inputs: Sequence[Any]) -> ExportedProgram:
     """
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
+    # While it exports, torch logs the traceback of an input that does not fit; we raise the
+    # same in one line.
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    logged, logger.disabled = not logger.disabled, True
     try:
         with warnings.catch_warnings(), torch.enable_grad():
             warnings.simplefilter("ignore")
@@ -35,6 +40,7 @@ def export(model: nn.Module, inputs: Sequence[Any]) -> ExportedProgram:
         ) from error
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
+        logger.disabled = not logged
 
 
 def mutates(program: ExportedProgram) -> bool:

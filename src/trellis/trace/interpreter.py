@@ -143,6 +143,8 @@ class Interpreter:
         if name in BLANK and isinstance(args[0], Signal | Weight):
             dtype = node.args[0].meta["val"].dtype  # type: ignore[union-attr]
             args[0] = torch.zeros(args[0].shape, dtype=dtype)
+        if name == "aten::sym_size":
+            return args[0].shape[args[1]]
         found = list(leaves([args, kwargs]))
         if not any(isinstance(v, Signal | Weight) for v in found):
             return self.compute(node, args, kwargs)
@@ -292,8 +294,8 @@ class Interpreter:
             if spec.kind != OutputKind.USER_OUTPUT or not isinstance(value, fx.Node):
                 continue
             result = self.values[value]
-            if isinstance(result, Weight):
-                result = self.build.lift(result)
+            if isinstance(result, Weight):  # returned as it is: it multiplies nothing, a bias
+                result = self.build.parameter(result)
             if isinstance(result, Signal):
                 self.outputs.append(result)
 

@@ -6,15 +6,15 @@ from typing import Any
 
 from ..builder import Builder
 from ..registry import aten, rules_for
-from ..values import Signal
+from ..values import Signal, Value
 
 ZERO_AT_ZERO = aten(
-    "relu relu_ leaky_relu elu selu celu gelu silu mish tanh hardswish softsign relu6 prelu "
+    "relu relu_ leaky_relu elu selu celu gelu silu mish tanh hardswish softsign relu6 "
     "rrelu abs neg sin tan asin atan sinh asinh atanh erf erfinv expm1 log1p sqrt sign sgn "
     "floor ceil round trunc frac square tanhshrink softshrink hardshrink dropout alpha_dropout "
     "feature_dropout native_dropout clone detach contiguous alias lift_fresh_copy positive "
     "nan_to_num to _to_copy type_as float double half bfloat16 real deg2rad rad2deg alias_copy "
-    "lift_fresh detach_ _prelu_kernel fill_diagonal dropout_ feature_alpha_dropout"
+    "lift_fresh detach_ fill_diagonal dropout_ feature_alpha_dropout"
 )
 NOT_ZERO_AT_ZERO = aten(
     "sigmoid hardsigmoid log_sigmoid log_sigmoid_forward exp exp2 cos cosh acos acosh softplus "
@@ -45,6 +45,16 @@ def clamp(build: Builder, x: Signal, *bounds: Any, **named: Any) -> Signal:
         and (not isinstance(high, int | float) or high >= 0)
     )
     return x if keeps else build.bias(x)
+
+
+@rules_for(aten("prelu _prelu_kernel"))
+def prelu(build: Builder, x: Signal, slope: Value) -> Signal:
+    """max(x, 0) + slope · min(x, 0), a slope per channel."""
+    if not isinstance(slope, Signal):
+        return x
+    if slope.ndim == 1 and x.ndim > 1:
+        slope = build.reshape(slope, (slope.shape[0],) + (1,) * (x.ndim - 2))
+    return build.join(x, build.gate(x, slope))
 
 
 @rules_for(aten("threshold"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
@@ -63,8 +63,8 @@ def conv(
     x = build.permute(x, (1, 0, 3, 2, 4))
     x = build.reshape(x, (groups, batch * count, per_group * taps))
     heads = out_channels // groups
-    w = weight.moved(lambda t: t.reshape(groups, heads, per_group * taps))
-    out = build.reshape(build.contract(x, w), (groups, batch, count, heads))
+    out = _times(build, x, weight, lambda t: t.reshape(groups, heads, per_group * taps))
+    out = build.reshape(out, (groups, batch, count, heads))
     out = build.permute(out, (1, 0, 3, 2))
     return _finish(build, out, (batch, out_channels, *places), bias)
 
@@ -102,14 +102,10 @@ def conv_transpose(
     inner = channels // groups
     x = build.reshape(x, (batch, groups, inner, count))
     x = build.reshape(build.permute(x, (1, 0, 3, 2)), (groups, batch * count, inner))
-    w = weight.moved(
-        lambda t: (
-            t.reshape(groups, inner, heads * taps).permute(0, 2, 1).contiguous()
-            if not t.is_meta
-            else t.reshape(groups, inner, heads * taps).permute(0, 2, 1)
-        )
+    out = _times(
+        build, x, weight, lambda t: t.reshape(groups, inner, heads * taps).permute(0, 2, 1)
     )
-    out = build.reshape(build.contract(x, w), (groups, batch, count, heads, taps))
+    out = build.reshape(out, (groups, batch, count, heads, taps))
     out = build.permute(out, (1, 0, 3, 2, 4))
     out = build.reshape(out, (batch, groups * heads, count * taps))
     # Where each (place, tap) writes; its inverse is which of them each output place reads.
@@ -142,13 +138,23 @@ def convolution(
     return conv(build, x, weight, bias, stride, padding, dilation, groups)
 
 
-def _operands(x: Value, weight: Value) -> tuple[Signal, Weight]:
-    if not isinstance(x, Signal) or not isinstance(weight, Weight):
+def _operands(x: Value, weight: Value) -> tuple[Signal, Weight | Tensor]:
+    if not isinstance(x, Signal) or isinstance(weight, Signal):
         raise TrellisError(
-            "a convolution is traced when its input is a signal and its kernel a parameter; "
-            f"here they are a {type(x).__name__.lower()} and a {type(weight).__name__.lower()}"
+            "a convolution is traced when its input is a signal and its kernel a parameter or a "
+            f"constant; here they are a {type(x).__name__.lower()} and a "
+            f"{type(weight).__name__.lower()}"
         )
     return x, weight
+
+
+def _times(
+    build: Builder, x: Signal, weight: Weight | Tensor, move: Callable[[Tensor], Tensor]
+) -> Signal:
+    """Contract x with the kernel, brought to (groups, N, K) by ``move``."""
+    if isinstance(weight, Weight):
+        return build.contract(x, weight.moved(move))
+    return build.fixed(x, move(weight))  # a blur, a Sobel filter: wires
 
 
 def _finish(build: Builder, out: Signal, shape: tuple[int, ...], bias: Value | None) -> Signal:

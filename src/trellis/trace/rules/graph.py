@@ -59,17 +59,48 @@ def flat_target(shape: tuple[int, ...], dim: int, index: Tensor) -> Tensor:
     return flat
 
 
-@rules_for(aten("scatter_add scatter_add_ scatter_reduce scatter_reduce_ scatter"))
-def scatter(
-    build: Builder, into: Value, dim: int, index: Value, source: Value, *args: Any, **kwargs: Any
-) -> Signal:
+def _scatter_target(into: Value, dim: int, index: Value) -> Tensor:
     if not isinstance(index, Tensor):
         raise TrellisError("scatter: an index that is computed from activations is not traced")
-    target = flat_target(tuple(into.shape), dim, index)
-    if len(source.shape) and tuple(source.shape) != tuple(index.shape):
-        cut = tuple(slice(n) for n in index.shape)
-        source = source[cut] if isinstance(source, Tensor) else source
-    return send(build, into, target, source)
+    return flat_target(tuple(into.shape), dim, index)
+
+
+@rules_for(aten("scatter_add scatter_add_"))
+def scatter_add(build: Builder, into: Value, dim: int, index: Value, source: Value) -> Signal:
+    return scatter(build, into, dim, index, source, reduce="add")
+
+
+@rules_for(aten("scatter scatter_"))
+def scatter(
+    build: Builder,
+    into: Value,
+    dim: int,
+    index: Value,
+    source: Value | float,
+    reduce: str | None = None,
+) -> Signal:
+    """Assignment, or with ``reduce`` a sum or product with what stood there before."""
+    target = _scatter_target(into, dim, index)
+    value = torch.tensor(source) if isinstance(source, int | float) else source
+    if len(value.shape) and tuple(value.shape) != tuple(target.shape):  # the rest is not read
+        value = as_signal(build, value)
+        for d, n in enumerate(target.shape):
+            value = build.gather(value, d, torch.arange(n))
+    return _overwrite(build, into, target, value, accumulate=reduce is not None)
+
+
+@rules_for(aten("scatter_reduce scatter_reduce_"))
+def scatter_reduce(
+    build: Builder,
+    into: Value,
+    dim: int,
+    index: Value,
+    source: Value,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Signal:
+    return scatter(build, into, dim, index, source, reduce if include_self else None)
 
 
 @rules_for(aten("index_add index_add_"))
@@ -110,11 +141,28 @@ def view_scatter(build: Builder, into: Value, source: Value, dim: int, *where: A
     return _overwrite(build, into, target, source, False)
 
 
+@rules_for(aten("diagonal_scatter"))
+def diagonal_scatter(
+    build: Builder, into: Value, source: Value, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Signal:
+    places = torch.arange(math.prod(into.shape)).reshape(tuple(into.shape))
+    return _overwrite(build, into, places.diagonal(offset, dim1, dim2), source, False)
+
+
+@rules_for(aten("copy"))
+def copy(build: Builder, into: Value, source: Value, non_blocking: bool = False) -> Signal:
+    """``into[...] = source``: of what stood there nothing is left but the shape."""
+    return build.expand(as_signal(build, source), tuple(into.shape))
+
+
 def _overwrite(
     build: Builder, into: Value, target: Tensor, source: Value, accumulate: bool
 ) -> Signal:
-    if not accumulate and not isinstance(into, Tensor):
+    if not accumulate:
         keep = torch.ones(math.prod(into.shape), dtype=torch.bool)
         keep[target.reshape(-1)] = False
-        into = build.block(as_signal(build, into), keep.reshape(tuple(into.shape)))
+        keep = keep.reshape(tuple(into.shape))
+        into = (
+            into * keep if isinstance(into, Tensor) else build.block(as_signal(build, into), keep)
+        )
     return send(build, into, target, source)

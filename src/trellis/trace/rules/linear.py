@@ -31,7 +31,7 @@ def product(build: Builder, x: Value, y: Value) -> Signal:
     return matmul(build, x, y)
 
 
-@rules_for(aten("addmm baddbmm addmv addbmm"))
+@rules_for(aten("addmm baddbmm addmv"))
 def add_product(
     build: Builder, bias: Value, x: Value, y: Value, *, beta: float = 1, alpha: float = 1
 ) -> Signal:
@@ -43,6 +43,14 @@ def add_product(
         if isinstance(bias, Signal)
         else with_bias(build, matmul(build, x, y), bias)
     )
+
+
+@rules_for(aten("addbmm"))
+def add_batches(
+    build: Builder, bias: Value, x: Value, y: Value, *, beta: float = 1, alpha: float = 1
+) -> Signal:
+    """bias (n, p) + Σ_b x (b, n, m) y (b, m, p)."""
+    return add(build, einsum(build, "bnm,bmp->np", [x, y]), bias)
 
 
 @rules_for(aten("einsum"))

@@ -30,8 +30,6 @@ def _parts(build: Builder, x: Signal, n: int) -> list[Signal]:
 
 def lstm_cell(build: Builder, x: Signal, state: State, weights: Sequence[Weight]) -> State:
     """i, f, o = σ(·); g = tanh(·); c' = f·c + i·g; h' = o·tanh(c')."""
-    if len(weights) not in (2, 4):
-        raise TrellisError("an LSTM with projections (proj_size) is not traced")
     h, c = state
     bias = weights[2:]
     both = build.join(
@@ -76,6 +74,8 @@ def unroll(
         x = build.permute(x, (1, 0, 2))
     per_cell = 4 if has_biases else 2
     directions = 2 if bidirectional else 1
+    if len(weights) != layers * directions * per_cell:
+        raise TrellisError("an LSTM with projections (proj_size) is not traced")
     sequence = [_time(build, x, t) for t in range(x.shape[0])]
     last: list[list[Signal]] = [[] for _ in states]
     for layer in range(layers):

@@ -70,6 +70,21 @@ def norm(
     return build.reduce(x, _dims(x, dim), keepdim)
 
 
+@rules_for(aten("sort"))
+def sort(build: Builder, x: Signal, dim: int = -1, *args: Any, **kwargs: Any) -> Any:
+    """Any place may come to stand anywhere along ``dim``."""
+    out = build.mix(x, [dim])
+    return out, build.bias(out)
+
+
+@rules_for(aten("topk"))
+def topk(
+    build: Builder, x: Signal, k: int, dim: int = -1, *args: Any, **kwargs: Any
+) -> tuple[Signal, Signal]:
+    out = build.gather(build.mix(x, [dim]), dim, torch.arange(k))
+    return out, build.bias(out)
+
+
 @rules_for(aten("cumsum cummax cummin logcumsumexp"))
 def cumulative(build: Builder, x: Signal, dim: int, **kwargs: Any) -> Signal:
     """Place i reads places 0..i."""

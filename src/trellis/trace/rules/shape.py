@@ -180,15 +180,20 @@ def replicate(build: Builder, x: Signal, pads: Sequence[int]) -> Signal:
     return pad(build, x, pads, "replicate")
 
 
+FLOATING = (torch.ops.aten.im2col,)  # movements that torch has for floating point only
+
+
 def move_generic(op: Any) -> Any:
     """A rule for any pure data movement: run it on the places themselves."""
 
     def rule(build: Builder, x: Signal, *args: Any, **kwargs: Any) -> Any:
-        places = torch.arange(math.prod(x.shape)).reshape(x.shape)
-        moved = op(places, *args, **kwargs)
+        # Counted from one, so that a zero that is padded in is place −1: nothing.
+        places = torch.arange(1, math.prod(x.shape) + 1).reshape(x.shape)
+        moved = op(places.double() if op in FLOATING else places, *args, **kwargs)
         flat = build.reshape(x, (math.prod(x.shape),))
 
         def read(index: Tensor) -> Signal:
+            index = index.to(torch.int64) - 1
             return build.reshape(build.gather(flat, 0, index.reshape(-1)), tuple(index.shape))
 
         return read(moved) if isinstance(moved, Tensor) else [read(m) for m in moved]

@@ -1,0 +1,81 @@
+"""The command line: ``trellis audit``, ``trellis prune``, ``trellis demo``.
+
+Exit status: 0 is well, 1 is a check that failed (``audit --fail-under``), 2 is an error, told in
+one line on stderr.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+import tyro
+
+import trellis
+from trellis.cli import audit, demo, prune
+from trellis.errors import TrellisError
+
+COMMANDS: dict[str, Callable[..., int]] = {
+    "audit": audit.audit,
+    "prune": prune.prune,
+    "demo": demo.demo,
+}
+
+HELP = """\
+usage: trellis COMMAND ...
+
+See which weights of a pruned network are dead, and prune so that none is.
+
+  audit   which kept connections lie on no path from an input to an output
+            trellis audit shop.models:detector --weights pruned.safetensors --input 1x3x224x224
+  prune   keep the best connections, every one of them live
+            trellis prune shop.models:detector --weights trained.safetensors \\
+                --input 1x3x224x224 --sparsity 0.99 --out pruned.safetensors
+  demo    train, prune and audit a small network on made-up data, in a minute or so
+            trellis demo
+
+`trellis COMMAND --help` explains a command; `trellis --version` prints the version.
+Exit status: 0 fine, 1 below --fail-under, 2 an error (one line on stderr).
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return the exit status.
+
+    >>> main(["--version"])  # doctest: +ELLIPSIS
+    trellis ...
+    0
+    """
+    command, *rest = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    if command in ("-h", "--help"):
+        print(HELP, end="")
+        return 0
+    if command == "--version":
+        print(f"trellis {trellis.__version__}")
+        return 0
+    if command not in COMMANDS:
+        close = difflib.get_close_matches(command, COMMANDS, n=1)
+        known = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}"
+        return _failed(f"{command!r} is no command: {known} (see trellis --help)")
+    try:
+        return tyro.cli(
+            COMMANDS[command],
+            prog=f"trellis {command}",
+            args=rest,
+            config=(tyro.conf.FlagCreatePairsOff,),
+        )
+    except TrellisError as error:
+        return _failed(str(error))
+    except KeyboardInterrupt:
+        return 130
+    except Exception:
+        # Status 1 would read as "below --fail-under" in somebody's CI.
+        traceback.print_exc()
+        return _failed("this is a fault of Trellis, not yours: please report the lines above")
+
+
+def _failed(message: str) -> int:
+    print("trellis: error:", " ".join(message.split()), file=sys.stderr)
+    return 2

@@ -1,0 +1,7 @@
+"""``python -m trellis.cli``."""
+
+import sys
+
+from trellis.cli import main
+
+sys.exit(main())

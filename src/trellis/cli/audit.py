@@ -1,0 +1,79 @@
+"""``trellis audit``: which kept connections of a model are dead."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+import trellis
+from trellis.cli.arguments import Inputs, Json, Target, Weights
+from trellis.cli.aside import aside
+from trellis.cli.inputs import example_inputs
+from trellis.cli.tables import print_audit, print_json
+from trellis.cli.target import load_model
+from trellis.cli.weights import load_weights
+from trellis.errors import TrellisError
+
+MasksIn = Annotated[
+    Path | None,
+    tyro.conf.arg(
+        metavar="FILE", help="A Trellis masks file, put on the model before it is audited."
+    ),
+]
+FailUnder = Annotated[
+    float | None,
+    tyro.conf.arg(
+        metavar="FRACTION",
+        help="Exit with status 1 if live / kept is lower: 1.0 lets no dead connection through.",
+    ),
+]
+
+
+def audit(
+    target: Target,
+    /,
+    *,
+    inputs: Inputs = (),
+    weights: Weights = None,
+    masks: MasksIn = None,
+    fail_under: FailUnder = None,
+    as_json: Json = False,
+) -> int:
+    """Say which kept connections of a model lie on no path from an input to an output.
+
+    Changes nothing. In continuous integration, keep dead weights out with
+
+      trellis audit shop.models:detector --weights pruned.safetensors --input 1x3x224x224 --fail-under 1.0
+    """  # noqa: E501  (an example must be one line to be copied)
+    if fail_under is not None and not 0 <= fail_under <= 1:
+        raise TrellisError(f"--fail-under {fail_under}: give a fraction from 0 to 1, such as 1.0")
+    examples = example_inputs(inputs)
+    model = load_model(target)
+    with aside():
+        if weights is not None:
+            load_weights(model, weights)
+        if masks is not None:
+            trellis.Masks.load(masks).apply(model)
+        found = trellis.audit(model, examples)
+    passed = fail_under is None or found.live_fraction >= fail_under
+    if as_json:
+        about = {
+            "target": target,
+            "weights": None if weights is None else str(weights),
+            "masks": None if masks is None else str(masks),
+            "fail_under": fail_under,
+            "passed": passed,
+        }
+        print_json(about | found.to_dict())
+    else:
+        print_audit(found)
+    if not passed:
+        print(
+            f"trellis: {found.live:,} of {found.kept:,} kept connections are live "
+            f"({found.live_fraction:.6g}), below --fail-under {fail_under}",
+            file=sys.stderr,
+        )
+    return 0 if passed else 1

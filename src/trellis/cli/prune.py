@@ -1,0 +1,192 @@
+"""``trellis prune``: keep the best connections of a model, and write what is left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from torch import Tensor, nn
+
+import trellis
+from trellis.cli.arguments import Inputs, Json, Target, Weights
+from trellis.cli.aside import aside
+from trellis.cli.inputs import example_inputs
+from trellis.cli.tables import print_change, print_json
+from trellis.cli.target import load_model
+from trellis.cli.weights import load_weights, read_tensors, write_weights
+from trellis.errors import TrellisError
+from trellis.files import check_writable, replacing
+
+arg = tyro.conf.arg
+Sparsity = Annotated[
+    float | None, arg(metavar="FRACTION", help="The fraction to remove, such as 0.99.")
+]
+Keep = Annotated[
+    int | None, arg(metavar="N", help="How many connections to keep, instead of --sparsity.")
+]
+Out = Annotated[
+    Path | None,
+    arg(
+        metavar="FILE",
+        help="Where to write the pruned weights: a plain state dict in safetensors, zero where "
+        "nothing is kept. Tied parameters are stored once.",
+    ),
+]
+MasksOut = Annotated[Path | None, arg(metavar="FILE", help="Where to write the masks file.")]
+Method = Annotated[
+    Literal["viterbi", "magnitude", "chains", "synflow", "phew", "random"],
+    arg(
+        help="How connections are chosen. viterbi: by the best path through each; magnitude, "
+        "random: one by one; chains: whole chains from input to output; synflow: by the sum over "
+        "all paths; phew: by random walks."
+    ),
+]
+Saliency = Annotated[
+    str,
+    arg(
+        metavar="magnitude|FILE",
+        help="What a connection is worth: magnitude, or a safetensors file with a tensor of the "
+        "same shape for each parameter.",
+    ),
+]
+Scope = Annotated[
+    str,
+    arg(
+        metavar="global|layer|erk|lamp|FILE",
+        help="How magnitude and random spread the budget; or a JSON file of parameter names and "
+        "counts.",
+    ),
+]
+Consistent = Annotated[
+    Literal["auto", "yes", "no"],
+    arg(
+        help="Whether every kept connection must be live. auto: yes for viterbi, chains, phew; "
+        "no for the others."
+    ),
+]
+Surrogate = Annotated[
+    Literal["local", "global"], arg(help="chains: judge the next step, or all that lies ahead.")
+]
+InverseAlpha = Annotated[
+    float,
+    arg(help="chains with --surrogate global: 1/alpha from 1 (all paths) to inf (the best one)."),
+]
+RowNormalize = Annotated[bool, arg(help="chains: make each |W| row-stochastic first.")]
+Stochastic = Annotated[bool, arg(help="Sample in proportion to saliency, without replacement.")]
+Seed = Annotated[int, arg(help="The same seed gives the same masks on every machine.")]
+CoverOutputs = Annotated[
+    bool, arg(help="Let a consistent network miss outputs that the unpruned one reaches.")
+]
+Ignore = Annotated[
+    tuple[str, ...],
+    tyro.conf.UseAppendAction,
+    arg(
+        metavar="PATTERN",
+        help="Parameters that are neither pruned nor counted, by name: 'head.*'. Repeat for more.",
+    ),
+]
+
+
+def prune(
+    target: Target,
+    /,
+    *,
+    inputs: Inputs = (),
+    sparsity: Sparsity = None,
+    keep: Keep = None,
+    weights: Weights = None,
+    out: Out = None,
+    masks: MasksOut = None,
+    method: Method = "viterbi",
+    saliency: Saliency = "magnitude",
+    scope: Scope = "global",
+    consistent: Consistent = "auto",
+    surrogate: Surrogate = "local",
+    inverse_alpha: InverseAlpha = 1.0,
+    row_normalize: RowNormalize = False,
+    stochastic: Stochastic = False,
+    seed: Seed = 0,
+    cover_outputs: CoverOutputs = True,
+    ignore: Ignore = (),
+    as_json: Json = False,
+) -> int:
+    """Keep the best connections of a model, so that every kept one is on a path.
+
+    Prints an audit before and after. Without --out and --masks nothing is written.
+
+      trellis prune shop.models:detector --weights trained.safetensors --input 1x3x224x224 --sparsity 0.99 --out pruned.safetensors
+    """  # noqa: E501  (an example must be one line to be copied)
+    _check_files(out, masks)
+    examples = example_inputs(inputs)
+    options: dict[str, Any] = {
+        "method": method, "saliency": _saliency(saliency), "scope": _scope(scope),
+        "consistent": {"auto": None, "yes": True, "no": False}[consistent],
+        "surrogate": surrogate, "inverse_alpha": inverse_alpha, "row_normalize": row_normalize,
+        "stochastic": stochastic, "seed": seed, "cover_outputs": cover_outputs, "ignore": ignore,
+    }  # fmt: skip
+    model = load_model(target)
+    with aside():
+        if weights is not None:
+            load_weights(model, weights)
+        net = trellis.trace(model, examples)
+        before = trellis.audit(net)
+        found = trellis.prune(net, sparsity=sparsity, keep=keep, **options)
+        after = trellis.audit(net)
+    _write(model, found, out, masks)
+    if as_json:
+        print_json(
+            {
+                "target": target,
+                "weights": None if weights is None else str(weights),
+                "options": found.provenance["options"],
+                "budget": found.budget, "kept": found.kept, "total": found.total,
+                "sparsity": found.sparsity,
+                "before": before.to_dict(), "after": after.to_dict(),
+                "out": None if out is None else str(out),
+                "masks": None if masks is None else str(masks),
+            }
+        )  # fmt: skip
+    else:
+        print_change(before, after)
+        print(repr(found))
+        for path in filter(None, (out, masks)):
+            print(f"wrote {path}")
+    return 0
+
+
+def _saliency(given: str) -> str | dict[str, Tensor]:
+    return given if given == "magnitude" else read_tensors(Path(given))[0]
+
+
+def _scope(given: str) -> str | Mapping[str, int]:
+    if not given.endswith(".json"):
+        return given
+    try:
+        counts: Any = json.loads(Path(given).read_text())
+    except OSError as error:
+        raise TrellisError(f"--scope {given!r} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise TrellisError(f"--scope {given!r} is not JSON: {error}") from error
+    if not isinstance(counts, dict):
+        raise TrellisError(f'--scope {given!r} must hold names and counts: {{"fc.weight": 100}}')
+    return counts
+
+
+def _check_files(*paths: Path | None) -> None:
+    given = [path for path in paths if path is not None]
+    for path in given:
+        check_writable(path)
+    if len({path.resolve() for path in given}) < len(given):
+        raise TrellisError(f"--out and --masks are both {str(given[0])!r}: name two files")
+
+
+def _write(model: nn.Module, found: trellis.Masks, out: Path | None, masks: Path | None) -> None:
+    """Both files, or neither."""
+    with replacing(*filter(None, (out, masks))) as drafts:
+        if out is not None:
+            write_weights(drafts[0], found.plain_state_dict(model))
+        if masks is not None:
+            found.save(drafts[-1], model)

@@ -1,0 +1,56 @@
+"""Writing files whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from trellis.errors import TrellisError
+
+
+def check_writable(path: Path) -> None:
+    """Raise if a file cannot go there, before anybody has waited for its content."""
+    if path.is_dir():
+        raise TrellisError(f"cannot write {str(path)!r}: it is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise TrellisError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}")
+    if not os.access(path.parent, os.W_OK):
+        raise TrellisError(f"cannot write {str(path)!r}: {str(path.parent)!r} is read-only")
+
+
+@contextmanager
+def replacing(*paths: Path) -> Iterator[list[Path]]:
+    """Paths beside ``paths`` to write to; all are moved into place at the end, or none.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with replacing(Path(folder, "a.txt")) as [draft]:
+    ...         _ = draft.write_text("whole")
+    ...     os.listdir(folder), Path(folder, "a.txt").read_text()
+    (['a.txt'], 'whole')
+    """
+    drafts = [path.with_name(f".{path.name}.{secrets.token_hex(4)}") for path in paths]
+    try:
+        modes = [_created(draft) for draft in drafts]
+        yield drafts
+        for draft, mode in zip(drafts, modes, strict=True):
+            draft.chmod(mode)  # whoever writes it may have made it private
+            with draft.open("rb") as file:
+                os.fsync(file.fileno())
+        for draft, path in zip(drafts, paths, strict=True):
+            os.replace(draft, path)
+    except OSError as error:
+        where = " and ".join(repr(str(path)) for path in paths)
+        raise TrellisError(f"cannot write {where}: {error.strerror or error}") from error
+    finally:
+        for draft in drafts:
+            draft.unlink(missing_ok=True)
+
+
+def _created(path: Path) -> int:
+    """Make an empty file, and say what permissions it got."""
+    path.touch(exist_ok=False)
+    return path.stat().st_mode

@@ -1,0 +1,80 @@
+"""What a caller of `prune` may ask for, checked in one place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ..errors import TrellisError
+from .saliency import Saliency
+
+METHODS = ("magnitude", "chains", "viterbi", "synflow", "phew", "random")
+CONSISTENT = ("chains", "viterbi", "phew")
+WALKS = ("chains", "phew")
+SPREAD = ("magnitude", "random")  # methods that know scopes
+MULTIPLY = ("chains", "viterbi", "synflow", "phew")  # methods that multiply along paths
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of `trellis.prune` but the budget. ``consistent`` None becomes what the
+    method promises."""
+
+    method: str
+    saliency: Saliency
+    scope: str | Mapping[str, int]
+    consistent: bool | None
+    surrogate: str
+    inverse_alpha: float
+    row_normalize: bool
+    stochastic: bool
+    seed: int
+    cover_outputs: bool
+    ignore: str | Sequence[str]
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise TrellisError(
+                f"method={self.method!r} is unknown: it is one of {', '.join(METHODS)}"
+            )
+        if self.surrogate not in ("local", "global"):
+            raise TrellisError(f"surrogate={self.surrogate!r} is unknown: 'local' or 'global'")
+        alpha = self.inverse_alpha
+        if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not alpha >= 1:
+            raise TrellisError(f"inverse_alpha={alpha!r} must be a number from 1 to infinity")
+        if self.consistent not in (None, True, False):
+            raise TrellisError(f"consistent={self.consistent!r} must be None, True or False")
+        if self.scope != "global" and self.method not in SPREAD:
+            raise TrellisError(
+                f"scope={self.scope!r} goes with method 'magnitude' or 'random'; "
+                f"{self.method!r} ranks globally"
+            )
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
+            raise TrellisError(f"seed={self.seed!r} is not a whole number")
+
+    @property
+    def closes(self) -> bool:
+        """Whether the result must be consistent."""
+        return self.method in CONSISTENT if self.consistent is None else self.consistent
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        return (self.ignore,) if isinstance(self.ignore, str) else tuple(self.ignore)
+
+    def record(self) -> dict[str, Any]:
+        """For a file's header: what JSON can hold."""
+        given = self.saliency if isinstance(self.saliency, str) else "given"
+        alpha = self.inverse_alpha if math.isfinite(self.inverse_alpha) else "inf"
+        scope = dict(self.scope) if isinstance(self.scope, Mapping) else self.scope
+        plain = {
+            f.name: v for f in fields(self) if isinstance(v := getattr(self, f.name), str | int)
+        }
+        return plain | {
+            "saliency": given,
+            "inverse_alpha": alpha,
+            "scope": scope,
+            "consistent": self.closes,
+            "ignore": list(self.ignored),
+        }

@@ -1,0 +1,95 @@
+"""The commands as a person finds them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import trellis
+from tests.cli.conftest import Run
+from trellis.cli import COMMANDS
+from trellis.errors import TrellisError
+
+SOURCE = Path(trellis.__file__).parents[1]
+
+
+def process(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "trellis.cli", *words],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_help_names_every_command_with_an_example(run: Run) -> None:
+    for words in ([], ["--help"], ["-h"]):
+        ran = run(*words)
+        assert ran.status == 0
+        assert all(f"\n            trellis {name}" in ran.out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_explains_itself_with_an_example(run: Run, name: str) -> None:
+    ran = run(name, "--help")
+    assert ran.status == 0
+    assert f"\n  trellis {name}" in ran.out
+
+
+def test_version(run: Run) -> None:
+    assert run("--version").out == f"trellis {trellis.__version__}\n"
+
+
+def test_unknown_command(run: Run) -> None:
+    ran = run("audti")
+    assert ran.status == 2
+    assert "did you mean 'audit'?" in ran.err
+    assert "there are audit, prune, demo" in run("fly").err
+
+
+def test_unknown_option_is_status_2(run: Run) -> None:
+    assert run("audit", "tests.cli.models:mlp", "--inputs-of", "1x16").status == 2
+
+
+def test_a_fault_of_ours_is_status_2_with_its_traceback(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> int:
+        raise AssertionError("the audit disagrees")
+
+    monkeypatch.setitem(COMMANDS, "demo", broken)
+    ran = run("demo")
+    assert ran.status == 2
+    assert "Traceback" in ran.err and "please report" in ran.err
+
+
+def test_a_message_of_many_lines_is_told_in_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing() -> int:
+        raise TrellisError("first\n  second")
+
+    monkeypatch.setitem(COMMANDS, "demo", failing)
+    assert run("demo").err == "trellis: error: first second\n"
+
+
+def test_as_a_process_from_the_current_folder(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(
+        "from torch import nn\nprint('importing')\ndef model():\n    return nn.Linear(3, 2)\n"
+    )
+    ran = process(tmp_path, "audit", "shop:model", "--input", "1x3", "--fail-under", "1.0")
+    assert ran.returncode == 0, ran.stderr
+    assert "live: 100 % of what is kept" in ran.stdout
+    assert "importing" not in ran.stdout and "importing" in ran.stderr
+
+
+def test_inputs_that_do_not_fit_as_a_process_say_so_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text("from torch import nn\nmodel = nn.Linear(3, 2)\n")
+    ran = process(tmp_path, "audit", "shop:model", "--input", "1x4")
+    assert ran.returncode == 2
+    assert ran.stdout == ""
+    assert ran.stderr.count("\n") == 1 and "float32 1x4" in ran.stderr
