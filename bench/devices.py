@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 import torch
-from models import gcn, gpt2, mlp, resnet50, vit_b
+from models import NETWORKS, build, example_inputs
 
 import trellis
 
@@ -28,20 +28,20 @@ WALKS: list[dict[str, Any]] = [
     {"method": "chains", "surrogate": "global", "inverse_alpha": 10.0, "stochastic": True},
     {"method": "synflow", "consistent": True},
 ]
-NETWORKS = {"mlp": mlp, "gcn": gcn, "resnet50": resnet50, "vit_b": vit_b, "gpt2": gpt2}
+LAYERED = ("mlp", "gcn")
 
 
-def same(build: Any, sparsity: float, case: dict[str, Any]) -> bool:
+def same(name: str, sparsity: float, case: dict[str, Any]) -> bool:
     """Prune a copy on each device and compare masks and audits."""
     found = []
-    model, inputs = build()
+    model, inputs = build(name), example_inputs(name)
     for device in ("cpu", "cuda"):
         own = copy.deepcopy(model).to(device)
         masks = trellis.prune(own, inputs, sparsity=sparsity, **case)
         report = trellis.audit(own, inputs)
-        found.append(({name: mask.cpu() for name, mask in masks.items()}, report.to_dict()))
+        found.append(({key: mask.cpu() for key, mask in masks.items()}, report.to_dict()))
     (a, audit_a), (b, audit_b) = found
-    return audit_a == audit_b and all(torch.equal(a[name], b[name]) for name in a)
+    return audit_a == audit_b and all(torch.equal(a[key], b[key]) for key in a)
 
 
 def main() -> int:
@@ -49,10 +49,10 @@ def main() -> int:
         print("bench/devices.py compares the CPU with a CUDA device, and there is none here")
         return 2
     different = 0
-    for name, build in NETWORKS.items():
-        for case in CASES + (WALKS if name in ("mlp", "gcn") else []):
+    for name in NETWORKS:
+        for case in CASES + (WALKS if name in LAYERED else []):
             for sparsity in (0.9, 0.99):
-                equal = same(build, sparsity, case)
+                equal = same(name, sparsity, case)
                 different += not equal
                 print(f"{name:10s} {sparsity:.0%} {case}: {'same' if equal else 'DIFFERENT'}")
     return 1 if different else 0

@@ -16,7 +16,7 @@ from statistics import median
 
 import torch
 from contenders import chains, contenders
-from dead import left_by
+from dead import Left, left_by
 from goals import GOALS
 from models import NETWORKS
 from peers import PEERS
@@ -68,33 +68,45 @@ def main() -> None:
     asked = arguments()
     torch.set_num_threads(asked.threads)
     facts = machine(asked.threads)
+    asked.out.mkdir(parents=True, exist_ok=True)
+    samples: dict[str, dict[str, list[float]]] = {}
+    left: list[Left] = []
+    for name in asked.networks:  # written after each, so that a long run can be cut short
+        if "speed" in asked.parts:
+            samples[name] = speed(name, asked.threads, asked.repeats)
+        if "dead" in asked.parts:
+            left += left_by(asked.peers, name)
+        write(asked.out, facts, samples, left)
+
+
+def write(
+    folder: Path,
+    facts: dict[str, object],
+    samples: dict[str, dict[str, list[float]]],
+    left: list[Left],
+) -> None:
+    """Print what was found so far, and write it to prune.md and prune.json."""
     found: dict[str, object] = {"machine": facts}
     tables: list[Table] = []
-    notes: list[str] = []
-    if "speed" in asked.parts:
-        samples = {name: speed(name, asked.threads, asked.repeats) for name in asked.networks}
+    if samples:
         times = {
             name: {task: median(values) for task, values in tasks.items()}
             for name, tasks in samples.items()
         }
-        verdicts = {
-            name: [goal.verdict(times[name]) for goal in GOALS[name]] for name in asked.networks
-        }
+        verdicts = {name: [goal.verdict(times[name]) for goal in GOALS[name]] for name in samples}
         tables += [goal_table(verdicts), time_table(times)]
         found["seconds"] = samples
         found["goals"] = {
             name: [dataclasses.asdict(verdict) for verdict in rows]
             for name, rows in verdicts.items()
         }
-    if "dead" in asked.parts:
-        left = [row for name in asked.networks for row in left_by(asked.peers, name)]
-        tables += [dead_table(name, left) for name in asked.networks]
-        notes = refusals(left)
+    if left:
+        names = dict.fromkeys(row.network for row in left)
+        tables += [dead_table(name, left) for name in names]
         found["dead"] = [dataclasses.asdict(row) for row in left]
-    asked.out.mkdir(parents=True, exist_ok=True)
-    page = show(tables, notes, facts)
-    (asked.out / "prune.md").write_text(page, encoding="utf-8")
-    (asked.out / "prune.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    page = show(tables, refusals(left), facts)
+    (folder / "prune.md").write_text(page, encoding="utf-8")
+    (folder / "prune.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

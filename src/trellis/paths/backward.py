@@ -187,7 +187,5 @@ def back(
         return None
     if isinstance(step, steps.Gate):
         return run.algebra.times(g, other)
-    # x (b,m,k): Σ_n g[m,n] y[n,k];  y (b,n,k): Σ_m g[m,n] x[m,k]
-    rows = g.mT if flip else g
-    inner = step.out.shape[1] if flip else step.out.shape[2]
-    return run.bilinear(rows, other.mT, inner)
+    # x (b, m, k) = ⊕ over n of g[m, n] y[n, k];  y (b, n, k) = ⊕ over m of g[m, n] x[m, k]
+    return run.bilinear(g.mT if flip else g, other.mT)

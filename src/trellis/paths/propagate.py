@@ -208,23 +208,24 @@ class Propagation:
             return None
         if isinstance(step, steps.Gate):
             return self.algebra.times(x, y)
-        return self.bilinear(x, y, step.x.shape[2])
+        return self.bilinear(x, y)
 
-    def bilinear(self, x: Tensor, y: Tensor, inner: int) -> Tensor:
-        """x (b, m, k), y (b, n, k) to (b, m, n), summed over k; all possibly uniform."""
+    def bilinear(self, x: Tensor, y: Tensor) -> Tensor:
+        """x (b, m, k), y (b, n, k) to (b, m, n), joined over k; all possibly uniform.
+
+        For idempotent algebras: only they run with two messages per unit.
+        """
+        algebra = self.algebra
         b = max(x.shape[0], y.shape[0])
         if x.shape[2] == 1 or y.shape[2] == 1:
-            x, y = (
-                self.algebra.reduce(t, (2,), t.shape)
-                if self.algebra.idempotent
-                else self.algebra.reduce(t, (2,), (*t.shape[:2], inner))
-                if t.shape[2] > 1
-                else t
-                for t in (x, y)
-            )
-            out = self.algebra.times(x, y.mT)
-            return out
-        return self.algebra.matmul(x.expand(b, -1, -1), y.expand(b, -1, -1))
+            x, y = (algebra.reduce(t, (2,), t.shape) for t in (x, y))
+            return algebra.times(x, y.mT)
+        if not algebra.merges:
+            return algebra.matmul(x.expand(b, -1, -1), y.expand(b, -1, -1))
+        (x, in_x), (y, in_y) = self.rows.of(x), self.rows.of(y)
+        out = algebra.matmul(x.expand(b, -1, -1), y.expand(b, -1, -1))
+        out = out if in_x is None else out[:, in_x]
+        return out if in_y is None else out[:, :, in_y]
 
     # -- scaling (exact: by powers of two) ----------------------------------------------------
 

@@ -15,8 +15,8 @@ from torch import Tensor
 from ..errors import TrellisError
 from ..paths.liveness import Liveness, addable, dense, liveness, propagate, reached
 from ..trace.trellis import Trellis
-from .cover import best_cover, one_path, thrifty_cover
-from .pieces import complete
+from .cover import best_cover, thrifty_cover
+from .pieces import complete, smallest
 from .ranking import Ranking
 
 Masks = dict[str, Tensor]
@@ -54,12 +54,14 @@ def _assembled(
 ) -> Masks:
     """Start, cover, fill, complete. The audit has the last word: what is returned was audited
     as it is. Fewer than the budget are kept only where no way to exactly so many is found."""
+    if 2 * budget >= ranking.size and budget >= most(net, ranking) > 0:
+        return all_live(net, ranking)
+    found = start(budget, None)
+    if found.count == budget and all(bool(mask.all()) for mask in found.outputs):
+        return found.live
     possible = reachable(net, ranking)
     if not any(bool(mask.any()) for mask in possible):
         raise TrellisError("no output can be reached from any input: the network is disconnected")
-    if budget >= most(net, ranking):
-        return all_live(net, ranking)
-    found = start(budget, None)
     if cover and misses(found.outputs, possible):
         reserved = reserve(net, ranking, budget, possible)
         found = start(budget - count(reserved), reserved)
@@ -71,7 +73,7 @@ def _assembled(
     if count(kept) == 0:
         raise TrellisError(
             f"a budget of {budget} is too small for a path from an input to an output; "
-            f"keep={count(one_path(net, ranking))} works"
+            f"keep={count(smallest(net, ranking))} works"
         )
     final = liveness(net, kept)
     if count(kept) != final.count or (cover and misses(final.outputs, possible)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 from ..errors import TrellisError
 from .saliency import Saliency
@@ -26,7 +26,7 @@ class Options:
     saliency: Saliency
     scope: str | Mapping[str, int]
     consistent: bool | None
-    surrogate: str
+    surrogate: Literal["local", "global"]
     inverse_alpha: float
     row_normalize: bool
     stochastic: bool

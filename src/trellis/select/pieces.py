@@ -17,7 +17,7 @@ from ..paths.scatter import give
 from ..paths.witness import Witness
 from ..trace.steps import Contract
 from ..trace.trellis import Trellis, names_in
-from .cover import STEP, thrifty, thrifty_cover
+from .cover import STEP, one_path, thrifty, thrifty_cover
 from .ranking import Ranking
 
 Masks = dict[str, Tensor]
@@ -45,6 +45,18 @@ def complete(
         if found is not None and _sound(net, found, wanted):
             return found
     return best
+
+
+def smallest(net: Trellis, ranking: Ranking) -> Masks:
+    """The consistent network of fewest connections, at least one, that a search finds.
+
+    Beside a bare wire from input to output the shortest path has no connection at all; then the
+    shortest completing piece is meant.
+    """
+    path = one_path(net, ranking)
+    if _count(path) or net.uses > LARGEST:
+        return path
+    return next(iter(_pieces(net, ranking, path)), path)
 
 
 def _assemble(

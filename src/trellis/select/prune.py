@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -35,7 +35,7 @@ def prune(
     saliency: Saliency = "magnitude",
     scope: str | Mapping[str, int] = "global",
     consistent: bool | None = None,
-    surrogate: str = "local",
+    surrogate: Literal["local", "global"] = "local",
     inverse_alpha: float = 1.0,
     row_normalize: bool = False,
     stochastic: bool = False,

@@ -53,7 +53,7 @@ class Ranking:
 
     def top_each(self, counts: Mapping[str, int]) -> dict[str, Tensor]:
         """Masks of the best so many of each tensor, by saliency."""
-        found = {}
+        found: dict[str, Tensor] = {}
         for name, count in counts.items():
             worth = {name: self.saliency[name]}
             mine = None if self.allowed is None else {name: self.allowed[name]}
