@@ -1,0 +1,103 @@
+"""The public names: others call these."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import trellis
+
+REQUIRED = inspect.Parameter.empty
+
+SIGNATURES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "audit": (trellis.audit, {"model": REQUIRED, "example_inputs": None}),
+    "trace": (trellis.trace, {"model": REQUIRED, "example_inputs": None}),
+    "masks_of": (trellis.masks_of, {"model": REQUIRED}),
+    "load": (trellis.Masks.load, {"path": REQUIRED}),
+    "prune": (
+        trellis.prune,
+        {
+            "model": REQUIRED,
+            "example_inputs": None,
+            "sparsity": None,
+            "keep": None,
+            "method": "viterbi",
+            "saliency": "magnitude",
+            "scope": "global",
+            "consistent": None,
+            "surrogate": "local",
+            "inverse_alpha": 1.0,
+            "row_normalize": False,
+            "stochastic": False,
+            "seed": 0,
+            "cover_outputs": True,
+            "ignore": (),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_names_and_defaults(name: str) -> None:
+    function, expected = SIGNATURES[name]
+    found = inspect.signature(function).parameters
+    assert {n: p.default for n, p in found.items()} == expected
+
+
+def test_options_of_prune_go_by_name() -> None:
+    found = inspect.signature(trellis.prune).parameters
+    by_place = [n for n, p in found.items() if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+    assert by_place == ["model", "example_inputs"]
+
+
+def test_the_public_face_is_documented_and_complete() -> None:
+    for name in trellis.__all__:
+        assert inspect.getdoc(getattr(trellis, name)), name
+    wanted = {"Masks", "TrellisError", "audit", "masks_of", "prune", "rule", "trace"}
+    assert wanted <= set(trellis.__all__)
+
+
+def test_every_error_is_one_of_ours() -> None:
+    assert issubclass(trellis.TrellisError, Exception)
+    with pytest.raises(trellis.TrellisError):
+        trellis.prune(nn.Linear(2, 2), torch.zeros(1, 2), sparsity=2)
+
+
+def test_an_audit_has_these_attributes() -> None:
+    report = trellis.audit(nn.Linear(2, 3), torch.zeros(1, 2))
+    numbers = ("total", "kept", "live", "outputs", "outputs_reached")
+    assert [getattr(report, name) for name in numbers] == [6, 6, 6, 3, 3]
+    assert isinstance(report.live_fraction, float)
+    (row,) = report.layers
+    columns = ("name", "shape", "total", "kept", "accessible", "coaccessible", "live")
+    assert [getattr(row, name) for name in columns] == ["weight", (3, 2), 6, 6, 6, 6, 6]
+    assert isinstance(report.to_dict(), dict) and isinstance(str(report), str)
+    assert report.live_masks["weight"].dtype == torch.bool
+    assert report.live_masks["weight"].shape == (3, 2)
+
+
+def test_masks_have_these_attributes(tmp_path: Any) -> None:
+    model = nn.Linear(4, 5)
+    masks = trellis.prune(model, torch.zeros(1, 4), sparsity=0.5)
+    assert isinstance(masks, Mapping) and isinstance(masks, trellis.Masks)
+    assert (masks.budget, masks.kept, masks.total, masks.sparsity) == (10, 10, 20, 0.5)
+    assert masks["weight"].dtype == torch.bool
+    assert trellis.masks_of(model) == masks
+    masks.save(tmp_path / "masks.safetensors")
+    assert trellis.Masks.load(tmp_path / "masks.safetensors") == masks
+    assert set(masks.plain_state_dict(model)) == {"weight", "bias"}
+    fresh = masks.apply(nn.Linear(4, 5))
+    assert torch.equal(fresh.weight != 0, masks["weight"])
+    masks.bake(fresh)
+    assert set(fresh.state_dict()) == {"weight", "bias"}
+
+
+def test_a_trellis_stands_in_for_model_and_inputs() -> None:
+    net = trellis.trace(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)), torch.zeros(1, 4))
+    assert trellis.trace(net) is net
+    assert trellis.audit(net).kept == 24
+    assert trellis.prune(net, sparsity=0.5).kept == 12
+    assert trellis.audit(net).kept == 12
