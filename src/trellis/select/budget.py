@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from decimal import ROUND_FLOOR, Decimal
 from fractions import Fraction
+from numbers import Integral, Real
 from typing import Any
 
 from ..errors import TrellisError
@@ -23,13 +24,13 @@ def budget(total: int, sparsity: Any = None, keep: Any = None) -> int:
             f"connections stay); got sparsity={sparsity!r}, keep={keep!r}"
         )
     if keep is not None:
-        if isinstance(keep, bool) or not isinstance(keep, int):
+        if isinstance(keep, bool) or not isinstance(keep, Integral):
             raise TrellisError(f"keep={keep!r} is not a whole number of connections")
-        count = keep
+        count = int(keep)
     else:
-        if isinstance(sparsity, bool) or not isinstance(sparsity, int | float | Decimal | Fraction):
+        if isinstance(sparsity, bool) or not isinstance(sparsity, Real | Decimal):
             raise TrellisError(f"sparsity={sparsity!r} is not a number")
-        if not math.isfinite(sparsity) or not 0 <= sparsity < 1:
+        if not 0 <= float(sparsity) < 1:
             raise TrellisError(
                 f"sparsity={sparsity!r} is out of range: it is the fraction removed, "
                 "0 <= sparsity < 1"
