@@ -38,9 +38,7 @@ class Algebra(Protocol):
 
     def matmul(self, x: Tensor, w: Tensor) -> Tensor: ...
 
-    def strongest(self, w: Tensor) -> Tensor:
-        """⊕ over the last dimension of a weight, which stays with size one."""
-        ...
+    def strongest(self, w: Tensor) -> Tensor: ...
 
 
 class Boolean:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from ..trace.current import current
 from ..trace.trellis import Trellis, trace
+from .kernels import count
 from .liveness import ends, liveness, propagate, reached
 
 
@@ -175,6 +175,7 @@ def audit(model: nn.Module | Trellis, example_inputs: Any = None) -> Audit:
 
     Reads our masks, `torch.nn.utils.prune`'s, and plain zeros. Changes nothing.
 
+    >>> import torch
     >>> model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 1, bias=False))
     >>> with torch.no_grad():
     ...     _ = model[1].weight.copy_(torch.tensor([[1.0, 0.0]]))
@@ -192,7 +193,7 @@ def audit(model: nn.Module | Trellis, example_inputs: Any = None) -> Audit:
     net = trace(model, example_inputs)
     kept = current(net).kept()
     if not kept:  # wires may still lead to outputs
-        wired = sum(_count(mask) for mask in reached(net, propagate(net, None)))
+        wired = sum(count(mask) for mask in reached(net, propagate(net, None)))
         return Audit((), net.output_units, wired, {}, net.biased)
     found = liveness(net, kept)
     accessible, coaccessible = ends(net, kept, found.run)
@@ -201,18 +202,14 @@ def audit(model: nn.Module | Trellis, example_inputs: Any = None) -> Audit:
             name,
             shape,
             kept[name].numel(),
-            _count(kept[name]),
-            _count(accessible[name]),
-            _count(coaccessible[name]),
-            _count(found.live[name]),
+            count(kept[name]),
+            count(accessible[name]),
+            count(coaccessible[name]),
+            count(found.live[name]),
         )
         for name, shape in net.connections.items()
     )
     return Audit(layers, net.output_units, found.outputs_reached, found.live, net.biased)
-
-
-def _count(mask: Tensor) -> int:
-    return int(torch.count_nonzero(mask))
 
 
 def _percent(fraction: float) -> str:

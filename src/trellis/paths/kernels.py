@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,6 +32,13 @@ def by_columns(w: Tensor) -> bool:
 def as_bytes(x: Tensor) -> Tensor:
     """Booleans as bytes, whose maximum is ten times as fast as `any`."""
     return x.view(torch.uint8) if x.dtype == torch.bool else x
+
+
+def count(mask: Tensor) -> int:
+    """How many are true; numpy counts several times faster than torch does on the CPU."""
+    if mask.device.type == "cpu" and mask.is_contiguous():
+        return int(np.count_nonzero(mask.numpy()))
+    return int(torch.count_nonzero(mask))
 
 
 def max_product(x: Tensor, w: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from ..trace.steps import Contract
 from ..trace.trellis import Trellis
 from .algebra import Boolean, outer, paired_rows
 from .backward import backward
+from .kernels import count
 from .propagate import Propagation
 from .scatter import draw, give, spread
 
@@ -31,11 +32,11 @@ class Liveness:
 
     @cached_property
     def count(self) -> int:
-        return sum(int(torch.count_nonzero(mask)) for mask in self.live.values())
+        return sum(count(mask) for mask in self.live.values())
 
     @property
     def outputs_reached(self) -> int:
-        return sum(int(torch.count_nonzero(mask)) for mask in self.outputs)
+        return sum(count(mask) for mask in self.outputs)
 
 
 def propagate(net: Trellis, kept: Mapping[str, Tensor] | None) -> Propagation:
@@ -74,33 +75,27 @@ def liveness(net: Trellis, kept: Mapping[str, Tensor]) -> Liveness:
         for tail, head in live_factors(run, step):
             x, g = paired_rows(BOOLEAN, tail, head, step.x.shape[1], run.rows)
             spread(net, step.weight, w, x, g, live)
-    for name, shape in net.connections.items():
-        if name not in live:
-            live[name] = torch.zeros(shape, dtype=torch.bool, device=run.device)
-    return Liveness(live, reached(net, run), run)
+    return Liveness(_complete(net, live, run.device), reached(net, run), run)
 
 
 def ends(net: Trellis, kept: Mapping[str, Tensor], run: Propagation) -> tuple[Masks, Masks]:
     """The kept connections that an input reaches, and those that lead to an output."""
     accessible: Masks = {}
     coaccessible: Masks = {}
-    none = torch.zeros((1, 1, 1), dtype=torch.bool, device=run.device)
     for step in net.contractions:
         w = draw(net, step.weight, kept)
-        x, out = step.x.id, step.out.id
-        tail = BOOLEAN.reduce(run.depends.get(x, none), (1,), ())
-        head = BOOLEAN.reduce(run.changes.get(out, none), (1,), ()).mT
-        n, e = run.nonzero.get(x), run.enables.get(out)
+        tail, head = run.depends.get(step.x.id), run.changes.get(step.out.id)
+        n, e = run.nonzero.get(step.x.id), run.enables.get(step.out.id)
+        one = torch.ones((1, 1, 1), dtype=torch.bool, device=run.device)
+        if tail is not None:
+            spread(net, step.weight, w, BOOLEAN.reduce(tail, (1,), ()), one, accessible)
+        if head is not None:
+            spread(net, step.weight, w, one, BOOLEAN.reduce(head, (1,), ()), coaccessible)
         if n is not None and e is not None:
-            tail = tail | outer(BOOLEAN, n, e, step.x.shape[1], run.rows)
-            head = head | BOOLEAN.reduce(e, (1,), ()).mT
-        give(net, step.weight, w & tail, accessible, torch.logical_or, "amax")
-        give(net, step.weight, w & head, coaccessible, torch.logical_or, "amax")
-    for target in (accessible, coaccessible):
-        for name, shape in net.connections.items():
-            if name not in target:
-                target[name] = torch.zeros(shape, dtype=torch.bool, device=run.device)
-    return accessible, coaccessible
+            x, g = paired_rows(BOOLEAN, n, e, step.x.shape[1], run.rows)
+            spread(net, step.weight, w, x, g, accessible)
+            spread(net, step.weight, w, one, BOOLEAN.reduce(e, (1,), ()), coaccessible)
+    return _complete(net, accessible, run.device), _complete(net, coaccessible, run.device)
 
 
 def dense(net: Trellis) -> Masks:
@@ -122,7 +117,12 @@ def _everywhere(net: Trellis, run: Propagation) -> Masks:
             if not step.weight.is_view:
                 live = live & (step.weight.carrier >= 0).to(run.device)
             give(net, step.weight, live, found, torch.logical_or, "amax")
+    return _complete(net, found, run.device)
+
+
+def _complete(net: Trellis, masks: Masks, device: torch.device) -> Masks:
+    """Nothing, for parameters that no message came by."""
     for name, shape in net.connections.items():
-        if name not in found:
-            found[name] = torch.zeros(shape, dtype=torch.bool, device=run.device)
-    return found
+        if name not in masks:
+            masks[name] = torch.zeros(shape, dtype=torch.bool, device=device)
+    return masks

@@ -7,17 +7,18 @@ already live, then, where none is left, the shortest completing piece, trimmed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from ..errors import TrellisError
+from ..paths.kernels import count as count_units
 from ..paths.liveness import Liveness, addable, dense, liveness, propagate, reached
 from ..trace.trellis import Trellis
 from .cover import best_cover, thrifty_cover
 from .pieces import complete, smallest
-from .ranking import Ranking
+from .ranking import Ranking, count
 
 Masks = dict[str, Tensor]
 
@@ -120,10 +121,6 @@ def misses(outputs: list[Tensor], possible: list[Tensor]) -> bool:
     return any(bool((p & ~o).any()) for o, p in zip(outputs, possible, strict=True))
 
 
-def count(masks: Mapping[str, Tensor]) -> int:
-    return sum(int(torch.count_nonzero(m)) for m in masks.values())
-
-
 def prefix(net: Trellis, ranking: Ranking, budget: int, reserved: Masks | None) -> Liveness:
     """The live part of the largest top-m (and what is reserved) that fits the budget.
 
@@ -183,7 +180,7 @@ def reserve(net: Trellis, ranking: Ranking, budget: int, possible: list[Tensor])
         covers.append(cover(net, ranking, possible))
         if count(covers[-1]) <= budget:
             return covers[-1]
-    outputs = sum(int(torch.count_nonzero(p)) for p in possible)
+    outputs = sum(count_units(p) for p in possible)
     raise TrellisError(
         f"a budget of {budget} is too small to reach all {outputs} outputs; "
         f"keep={min(count(c) for c in covers)} works, or cover_outputs=False"

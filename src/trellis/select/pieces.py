@@ -7,7 +7,6 @@ then connections that nothing depends on are trimmed elsewhere.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -18,7 +17,7 @@ from ..paths.witness import Witness
 from ..trace.steps import Contract
 from ..trace.trellis import Trellis, names_in
 from .cover import STEP, one_path, thrifty, thrifty_cover
-from .ranking import Ranking
+from .ranking import Ranking, count
 
 Masks = dict[str, Tensor]
 ATTEMPTS = 6  # pieces of each size
@@ -34,12 +33,12 @@ def complete(
     """Bring ``kept`` to exactly ``budget`` connections if pieces and trims can; otherwise
     return the most that was found below it. ``wanted`` outputs stay reached."""
     best = kept
-    while _count(best) < budget and net.uses <= LARGEST:
+    while count(best) < budget and net.uses <= LARGEST:
         found = _one_more(net, ranking, best, budget, wanted)
         if found is None:
             break
         best = _singles(net, ranking, found, budget)
-    if budget - _count(best) > 0 and net.uses <= SMALL:
+    if budget - count(best) > 0 and net.uses <= SMALL:
         base = _nothing(best) if wanted is None else thrifty_cover(net, ranking, wanted)
         found = _assemble(net, ranking, base, budget, [NODES])
         if found is not None and _sound(net, found, wanted):
@@ -54,7 +53,7 @@ def smallest(net: Trellis, ranking: Ranking) -> Masks:
     shortest completing piece is meant.
     """
     path = one_path(net, ranking)
-    if _count(path) or net.uses > LARGEST:
+    if count(path) or net.uses > LARGEST:
         return path
     return next(iter(_pieces(net, ranking, path)), path)
 
@@ -66,14 +65,14 @@ def _assemble(
 
     For small networks, where the best choice so far left a number that no piece has.
     """
-    rest = budget - _count(kept)
+    rest = budget - count(kept)
     if rest == 0:
         return kept
     if nodes[0] <= 0 or rest < 0:
         return None
     sizes: dict[int, int] = {}
     pieces = _pieces(net, ranking, kept)
-    new = [_count({n: p[n] & ~kept[n] for n in p}) for p in pieces]
+    new = [count({n: p[n] & ~kept[n] for n in p}) for p in pieces]
     # A piece that ends it first, then large ones: small ones are easy to add later.
     for i in sorted(range(len(pieces)), key=lambda i: (new[i] != rest, -new[i])):
         if new[i] > rest or new[i] == 0 or sizes.get(new[i], 0) >= 2:
@@ -91,16 +90,16 @@ def _one_more(
     net: Trellis, ranking: Ranking, kept: Masks, budget: int, wanted: list[Tensor] | None
 ) -> Masks | None:
     """A consistent network closer to the budget than ``kept``, or None."""
-    have = _count(kept)
+    have = count(kept)
     for piece in _pieces(net, ranking, kept):
         grown = {n: kept[n] | piece[n] for n in kept}
-        extra = _count(grown) - budget
+        extra = count(grown) - budget
         if extra > 0:
             trimmed = trim(net, ranking, grown, extra, wanted, piece)
             if trimmed is None:
                 continue
             grown = trimmed
-        if have < _count(grown) <= budget and _sound(net, grown, wanted):
+        if have < count(grown) <= budget and _sound(net, grown, wanted):
             return grown
     return None
 
@@ -189,23 +188,19 @@ def _worst_first(ranking: Ranking, kept: Masks) -> list[tuple[str, int]]:
 
 def _singles(net: Trellis, ranking: Ranking, kept: Masks, budget: int) -> Masks:
     """Single connections again, now that new units are live."""
-    short = budget - _count(kept)
+    short = budget - count(kept)
     if short <= 0:
         return kept
     fresh = {n: a & ~kept[n] for n, a in addable(net, kept).items()}
-    chosen = ranking.top(short, among=fresh) if _count(fresh) else fresh
+    chosen = ranking.top(short, among=fresh) if count(fresh) else fresh
     return {n: kept[n] | chosen[n] for n in kept}
 
 
 def _sound(net: Trellis, kept: Masks, wanted: list[Tensor] | None) -> bool:
     """Consistent, and reaching what it must."""
     found = liveness(net, kept)
-    if found.count != _count(kept):
+    if found.count != count(kept):
         return False
     if wanted is None:
         return True
     return not any(bool((w & ~o).any()) for w, o in zip(wanted, found.outputs, strict=True))
-
-
-def _count(masks: Mapping[str, Tensor]) -> int:
-    return sum(int(torch.count_nonzero(m)) for m in masks.values())

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..paths import kernels
+
 SAMPLE = 1 << 17
 
 
@@ -25,7 +27,7 @@ class Ranking:
     def size(self) -> int:
         if self.allowed is None:
             return sum(s.numel() for s in self.scores.values())
-        return sum(int(torch.count_nonzero(a)) for a in self.allowed.values())
+        return count(self.allowed)
 
     def top(self, m: int, among: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """Masks of the best ``m`` (all, if there are fewer), of those marked in ``among``."""
@@ -109,6 +111,11 @@ def kth_largest(parts: list[Tensor], m: int) -> tuple[float, int]:
                 edge = found.sort(descending=True).values[m - 1]
                 return float(edge), int(torch.count_nonzero(found >= edge))
         floor = -np.inf
+
+
+def count(masks: Mapping[str, Tensor]) -> int:
+    """How many connections masks keep."""
+    return sum(kernels.count(mask) for mask in masks.values())
 
 
 def _both(

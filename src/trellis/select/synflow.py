@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..paths.scores import path_sum
 from ..trace.trellis import Trellis
-from .ranking import Ranking
+from .ranking import Ranking, count
 
 ROUNDS = 100
 
@@ -26,7 +26,7 @@ def synflow(
         for n, s in saliency.items()
     }
     plain = {n: s.detach().cpu() for n, s in saliency.items()}
-    start = sum(int(torch.count_nonzero(k)) for k in kept.values())
+    start = count(kept)
     final = {n: torch.zeros(s.shape) for n, s in plain.items()}
     for turn in range(1, ROUNDS + 1):
         target = max(round(start * (budget / start) ** (turn / ROUNDS)), budget)
