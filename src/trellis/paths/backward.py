@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from ..trace import steps
-from ..trace.trellis import operands
 from ..trace.values import Signal
 from .algebra import contract
 from .messages import regroup
@@ -88,7 +87,7 @@ def pull(run: Propagation, step: steps.Step, g: Message, e: Message) -> Pulled:
         return [(x, g, e) for x in step.xs]
     back_g = None if g is None else linear(run, step, g)
     back_e = None if e is None else linear(run, step, e)
-    return [(operands(step)[0], back_g, back_e)]
+    return [(step.operands[0], back_g, back_e)]
 
 
 def linear(run: Propagation, step: steps.Step, g: Tensor) -> Tensor:

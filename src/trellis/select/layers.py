@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..errors import TrellisError
 from ..trace import steps
-from ..trace.trellis import Trellis, names_in, operands
+from ..trace.trellis import Trellis, names_in
 from ..trace.values import Weight
 from .wires import Reads, output, source, through
 
@@ -180,7 +180,7 @@ def _layered(net: Trellis) -> Layered:
     reads: dict[int, Reads | None] = {}
     begun = False
     for step in net.steps:
-        xs = [reads[x.id] for x in operands(step)]
+        xs = [reads[x.id] for x in step.operands]
         found: Reads | None
         if isinstance(step, steps.Source):
             found = None

@@ -53,6 +53,11 @@ class Options:
             )
         if isinstance(self.seed, bool) or not isinstance(self.seed, int):
             raise TrellisError(f"seed={self.seed!r} is not a whole number")
+        if not 0 <= self.seed < 1 << 63:
+            raise TrellisError(f"seed={self.seed!r} is out of range: 0 <= seed < 2**63")
+        patterns = self.ignore if isinstance(self.ignore, list | tuple | set) else [self.ignore]
+        if not all(isinstance(pattern, str) for pattern in patterns):
+            raise TrellisError(f"ignore={self.ignore!r} is not a parameter name pattern or several")
 
     @property
     def closes(self) -> bool:

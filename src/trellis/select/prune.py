@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import torch
 from torch import Tensor, nn
 
 from ..errors import TrellisError
 from ..masks import Masks
 from ..paths.scores import best_path
-from ..trace.current import Current, current, matching, without
+from ..trace.current import current, matching, without
 from ..trace.trellis import Trellis, trace
+from .allowed import allowed, refuse_hooks
 from .budget import budget as exact_budget
 from .chains import chains
 from .consistent import closed, finished
@@ -56,6 +56,7 @@ def prune(
 
     ``consistent=True`` closes any of them. See the documentation for how options compose.
 
+    >>> import torch
     >>> model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
     >>> masks = prune(model, torch.zeros(1, 8), sparsity=0.9)
     >>> masks.kept, masks.total
@@ -66,6 +67,7 @@ def prune(
         seed, cover_outputs, ignore,
     )  # fmt: skip
     net = trace(model, example_inputs)
+    refuse_hooks(net.model)
     now = current(net)
     net = without(net, matching(net, options.ignored), now.weights)
     if not net.connections:
@@ -77,30 +79,26 @@ def prune(
     if isinstance(scope, Mapping) and sparsity is None and keep is None:
         keep = sum(scope.values())
     count = exact_budget(net.total, sparsity, keep)
+    if isinstance(scope, Mapping) and sum(scope.values()) != count:
+        raise TrellisError(
+            f"scope asks for {sum(scope.values())} connections in all and the budget is {count}; "
+            "leave out sparsity and keep, or make them agree"
+        )
     worth = saliency_of(now, list(net.connections), saliency)
     if method in MULTIPLY or stochastic:
         not_negative(worth, method)
-    choose = _walked if method in WALKS else _ranked
-    kept = choose(net, worth, _allowed(net, now), count, options)
+    walks = method in WALKS
+    able = allowed(net, now, closed=options.closes and not walks)
+    kept = (_walked if walks else _ranked)(net, worth, able, count, options)
     masks = Masks(kept, budget=count, provenance={"options": options.record(), "inputs": net.specs})
     masks.apply(net.model)
     return masks
 
 
-def _allowed(net: Trellis, now: Current) -> dict[str, Tensor] | None:
-    """What may be kept: of a model that carries masks, what they keep; else everything."""
-    if not any(n in now.masks for n in net.connections):
-        return None
-    return {
-        n: now.masks[n] if n in now.masks else torch.ones_like(now.weights[n], dtype=torch.bool)
-        for n in net.connections
-    }
-
-
 def _ranked(
     net: Trellis,
     worth: Mapping[str, Tensor],
-    allowed: dict[str, Tensor] | None,
+    able: dict[str, Tensor] | None,
     count: int,
     options: Options,
 ) -> dict[str, Tensor]:
@@ -111,33 +109,32 @@ def _ranked(
         worth = perturbed(worth, options.seed)
     wanted: dict[str, int] | None = None
     if options.method == "viterbi":
-        ranking = Ranking(best_path(net, _usable(worth, allowed)), worth, allowed)
+        ranking = Ranking(best_path(net, _usable(worth, able)), worth, able)
     elif options.method == "synflow":
-        ranking = synflow(net, dict(worth), allowed, count)
+        ranking = synflow(net, dict(worth), able, count)
     else:
-        ranking, wanted = scoped(options.scope, dict(worth), allowed, count)
+        ranking, wanted = scoped(options.scope, dict(worth), able, count)
     if options.closes:
         return closed(net, ranking, count, cover=options.cover_outputs)
     return ranking.top(count) if wanted is None else ranking.top_each(wanted)
 
 
-def _usable(worth: Mapping[str, Tensor], allowed: dict[str, Tensor] | None) -> Mapping[str, Tensor]:
+def _usable(worth: Mapping[str, Tensor], able: dict[str, Tensor] | None) -> Mapping[str, Tensor]:
     signed = worth.signed if isinstance(worth, Magnitude) else worth
-    return signed if allowed is None else {n: w * allowed[n] for n, w in signed.items()}
+    return signed if able is None else {n: w * able[n] for n, w in signed.items()}
 
 
 def _walked(
     net: Trellis,
     worth: Mapping[str, Tensor],
-    allowed: dict[str, Tensor] | None,
+    able: dict[str, Tensor] | None,
     count: int,
     options: Options,
 ) -> dict[str, Tensor]:
     """Methods that walk from inputs to outputs; on the CPU, one connection after another."""
-    if allowed is not None:
+    if able is not None:
         raise TrellisError(
-            f"method {options.method!r} starts from a network without masks: "
-            "bake or remove the model's masks first, or use method='viterbi'"
+            f"method {options.method!r} starts from a network without masks; use method='viterbi'"
         )
     plain = {n: w.cpu() for n, w in worth.items()}
 

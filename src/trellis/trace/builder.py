@@ -45,6 +45,7 @@ class Builder:
 
     def __init__(self) -> None:
         self.steps: list[steps.Step] = []
+        self.driven: set[int] = set()  # signals that come from an input of the model
 
     def signal(
         self, shape: Sequence[int], blocked: Tensor | None = None, example: Tensor | None = None
@@ -53,6 +54,9 @@ class Builder:
 
     def add(self, step: S) -> Signal:
         self.steps.append(step)
+        from_input = isinstance(step, steps.Source) and step.depends
+        if from_input or any(x.id in self.driven for x in step.operands):
+            self.driven.add(step.out.id)
         return step.out
 
     # -- sources ---------------------------------------------------------------------------

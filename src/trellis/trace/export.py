@@ -34,9 +34,10 @@ def export(model: nn.Module, inputs: Sequence[Any]) -> ExportedProgram:
         raise
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        hint = " Does it return a cache? Pass use_cache=False." if "Cache" in str(error) else ""
         raise TrellisError(
             f"torch.export cannot trace {type(model).__name__} with inputs "
-            f"{describe(inputs)}: {type(error).__name__}: {reason[:300]}"
+            f"{describe(inputs)}: {type(error).__name__}: {reason[:300]}{hint}"
         ) from error
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)

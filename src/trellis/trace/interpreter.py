@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -15,8 +14,9 @@ from torch.export.graph_signature import InputKind, OutputKind
 from ..errors import TrellisError
 from . import rules as _rules  # noqa: F401  (registers the rules)
 from .builder import Builder
-from .registry import MOVES, RULES, key
-from .values import Signal, Weight
+from .registry import KEEPS, MOVES, RULES, aten, key
+from .values import Signal, Weight, leaves, replaced
+from .weights import on_weights
 
 SILENT = {
     "aten::_assert_tensor_metadata",
@@ -34,22 +34,17 @@ BLANK = {
     "aten::new_ones",
     "aten::new_full",
 }
-# Integer and boolean results of these stay structure: they are computed, not traced.
-STRUCTURE = (torch.bool, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+# What these do with integers is structure: who sends to whom, not what is sent.
+INDEXING = set(
+    aten(
+        "scatter_add scatter_add_ scatter_reduce scatter index_add index_put index_put_ "
+        "index_select gather index take select narrow"
+    )
+)
 
 
 class UnknownOperation(TrellisError):
     """An operation without a rule, met on a signal."""
-
-
-def leaves(values: Any) -> Iterable[Any]:
-    if isinstance(values, list | tuple):
-        for value in values:
-            yield from leaves(value)
-    elif isinstance(values, dict):
-        yield from leaves(list(values.values()))
-    else:
-        yield values
 
 
 def where(node: fx.Node) -> str:
@@ -110,8 +105,6 @@ class Interpreter:
             if not isinstance(value, Tensor):
                 return value
             example = None if value.is_floating_point() or value.is_complex() else value.cpu()
-            if value.dtype == torch.bool:
-                return value.cpu()
             signal = self.build.input(value.shape, example)
             self.input_signals.append(signal)
             return signal
@@ -136,7 +129,11 @@ class Interpreter:
         args: Any = list(fx.map_arg(node.args, lambda n: self.values[n]))
         kwargs: Any = dict(fx.map_arg(node.kwargs, lambda n: self.values[n]))
         if node.target is operator.getitem:
-            return args[0][args[1]] if isinstance(args[0], list | tuple) else args[0]
+            if not isinstance(args[0], list | tuple):
+                raise TrellisError(
+                    f"{where(node)}: the rule before returned one signal where several are taken"
+                )
+            return args[0][args[1]]
         name = key(node.target)
         if name in SILENT:
             return None
@@ -172,121 +169,78 @@ class Interpreter:
             return node.target(*args, **kwargs)  # type: ignore[operator]
 
     def structure(self, node: fx.Node, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Integer inputs as structure: what is computed from them alone stays concrete.
-
-        An embedding reads them as data, and so does a conversion to floating point.
-        """
+        """Integer and boolean inputs as structure: what is computed from them alone stays
+        concrete, until it is turned into floats. None in an embedding, where they are data."""
         if name == "aten::embedding":
             return None
-        plain = _replace([args, kwargs], lambda v: v.example if isinstance(v, Signal) else v)
+        plain = replaced([args, kwargs], _index)
         if any(isinstance(v, Weight) for v in leaves(plain)):
-            if name in MOVES or name in ("aten::index_put", "aten::scatter_add"):
-                return self.apply(node, name, plain[0], plain[1], False)
-            return None
+            return self.looked_up(node, name, args, plain)
         result = self.compute(node, *plain)
-        if not isinstance(result, Tensor):
+        if not isinstance(result, Tensor) or (name in INDEXING and result.is_floating_point()):
             return result
-        if result.dtype == torch.bool:
+        if result.is_floating_point():  # data from here on
+            out = self.apply(node, name, args, kwargs, True)
+            return Signal(out.id, out.shape, out.blocked) if isinstance(out, Signal) else out
+        if result.dtype == torch.bool and name not in MOVES and name not in KEEPS:
             return result
-        if result.dtype in STRUCTURE:
-            try:
-                out = self.apply(node, name, args, kwargs, True)
-            except TrellisError:
-                return result
-            if isinstance(out, Signal) and tuple(out.shape) == tuple(result.shape):
-                return Signal(out.id, out.shape, out.blocked, result)
-            return result
-        sources = [v for v in leaves([args, kwargs]) if isinstance(v, Signal)]
-        data = args and args[0] is sources[0] and len(sources) == 1
-        return None if data else result
+        signals = [v for v in leaves([args, kwargs]) if isinstance(v, Signal)]
+        try:
+            out = self.apply(node, name, args, kwargs, True)
+        except TrellisError:
+            out = None
+        if not isinstance(out, Signal) or out.shape != tuple(result.shape):
+            out = self.opaque(signals, tuple(result.shape))
+        return Signal(out.id, out.shape, out.blocked, result)
+
+    def looked_up(self, node: fx.Node, name: str, args: Any, plain: Any) -> Any:
+        """Rows of a parameter chosen by an integer input: an embedding by another name."""
+        table, signals = args[0], [v for v in leaves(args) if isinstance(v, Signal)]
+        rows = isinstance(table, Weight) and len(table.shape) == 2 and len(signals) == 1
+        by_row = name == "aten::index" and len(args[1]) == 1
+        if rows and (by_row or (name == "aten::index_select" and args[1] == 0)):
+            return RULES["aten::embedding"](self.build, table, signals[0])
+        if name in MOVES or name in ("aten::index_put", "aten::scatter_add"):
+            return self.apply(node, name, plain[0], plain[1], False)
+        return None
+
+    def opaque(self, signals: list[Signal], shape: tuple[int, ...]) -> Signal:
+        """An integer computation without a rule: all of the result depends on all it reads."""
+        parts = [self.build.reduce(x, range(x.ndim)) for x in signals]
+        return self.build.expand(self.build.join(*parts), shape)
 
     def apply(
         self, node: fx.Node, name: str, args: Any, kwargs: dict[str, Any], has_signal: bool
     ) -> Any:
         if not has_signal:
-            kept = self.on_weights(node, name, args, kwargs)
+            kept = on_weights(node.target, name, args, kwargs, self.offsets)
             if kept is not None:
                 return kept
-            args = _replace(args, self.lifted)
-            kwargs = _replace(kwargs, self.lifted)
+        found = [v for v in leaves([args, kwargs]) if isinstance(v, Signal)]
+        if not any(x.id in self.build.driven for x in found):
+            # Weights among themselves: signals too, until one that an input drives comes by.
+            args, kwargs = replaced(args, self.lifted), replaced(kwargs, self.lifted)
         function = RULES.get(name)
         if function is None:
             raise UnknownOperation(
                 f"no rule for operation {where(node)}. Teach the tracer with "
                 f"@trellis.rule(torch.ops.{name.replace('::', '.')})."
             )
-        # Integer signals used as an index are structure.
-        if name not in ("aten::embedding",):
-            places = [_replace(v, _index) if place else v for place, v in enumerate(args)]
-            kwargs = _replace(kwargs, _index)
-            args = places if any(isinstance(v, Signal) for v in leaves([places, kwargs])) else args
+        if name != "aten::embedding":  # integer signals used as an index are structure
+            places = [replaced(v, _index) if place else v for place, v in enumerate(args)]
+            named = replaced(kwargs, _index)
+            if any(isinstance(v, Signal) for v in leaves([places, named])):
+                args, kwargs = places, named
         return function(self.build, *args, **kwargs)
 
-    def on_weights(self, node: fx.Node, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Operations on weights alone: views and moves keep their positions."""
-        first = args[0] if args else None
-        if name in MOVES and isinstance(first, Weight):
-            rest = args[1:]
-            if not any(isinstance(v, Weight) for v in leaves([rest, kwargs])):
-                return self.move(node, first, rest, kwargs)
-        if name in ("aten::mul", "aten::div") and len(args) == 2:
-            weight, other = args if isinstance(first, Weight) else args[::-1]
-            if isinstance(weight, Weight) and isinstance(other, int | float) and other != 0:
-                return weight
-            if (
-                isinstance(weight, Weight)
-                and isinstance(other, Tensor)
-                and (name == "aten::mul" or weight is first)
-            ):
-                return weight.blocked_where(other == 0 if name == "aten::mul" else other != other)
-        if name in ("aten::cat", "aten::stack") and all(
-            isinstance(w, Weight) for w in leaves(first)
-        ):
-            parts = [w.positions() for w in leaves(first)]
-            return Weight(None, node.target(parts, *args[1:], **kwargs), self.offsets)  # type: ignore[operator]
-        if name == "aten::_weight_norm" and isinstance(first, Weight):
-            return first
-        if name == "aten::embedding" and isinstance(first, Weight) and isinstance(args[1], Tensor):
-            return Weight(None, first.positions()[args[1].cpu()], self.offsets)
-        return None
-
-    def move(self, node: fx.Node, weight: Weight, rest: Any, kwargs: dict[str, Any]) -> Any:
-        name = key(node.target)
-        same = [
-            "to",
-            "_to_copy",
-            "float",
-            "double",
-            "half",
-            "bfloat16",
-            "type_as",
-            "clone",
-            "contiguous",
-            "detach",
-            "alias",
-            "dropout",
-            "neg",
-            "abs",
-            "tanh",
-            "relu",
-            "leaky_relu",
-            "gelu",
-            "silu",
-            "lift_fresh",
-        ]
-        if name.removeprefix("aten::") in same:
-            return weight
-        run: Any = node.target
-        probe = run(weight.carrier, *rest, **kwargs)
-        if isinstance(probe, Tensor):
-            return weight.moved(lambda t: run(t, *rest, **kwargs))
-        return [
-            weight.moved(lambda t, i=i: run(t, *rest, **kwargs)[i])  # type: ignore[misc]
-            for i in range(len(probe))
-        ]
-
     def lifted(self, value: Any) -> Any:
-        return self.build.lift(value) if isinstance(value, Weight) else value
+        """A weight as a signal; one that varies along one dimension at most is a scale or a
+        bias, and stays a constant."""
+        if not isinstance(value, Weight):
+            return value
+        if sum(n > 1 for n in value.shape) < 2:
+            return self.build.parameter(value)
+        return self.build.lift(value)
 
     def finish(self, node: fx.Node) -> None:
         specs = self.program.graph_signature.output_specs
@@ -302,14 +256,6 @@ class Interpreter:
 
 def _index(value: Any) -> Any:
     return value.example if isinstance(value, Signal) and value.example is not None else value
-
-
-def _replace(values: Any, change: Any) -> Any:
-    if isinstance(values, list | tuple):
-        return [_replace(v, change) for v in values]
-    if isinstance(values, dict):
-        return {k: _replace(v, change) for k, v in values.items()}
-    return change(values)
 
 
 def _brief(args: Any) -> str:

@@ -12,7 +12,8 @@ from ..errors import TrellisError
 Rule = Callable[..., Any]
 R = TypeVar("R", bound=Rule)
 RULES: dict[str, Rule] = {}
-MOVES: set[str] = set()
+MOVES: set[str] = set()  # operations that only move data: on a weight, its positions move
+KEEPS: set[str] = set()  # functions of one entry that map zero to zero: positions stay
 
 
 def key(op: Any) -> str:

@@ -6,7 +6,7 @@ to units of its output; none says which algebra runs over them (see :mod:`trelli
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from torch import Tensor
 
@@ -16,6 +16,20 @@ from .values import Signal, Weight
 @dataclass(frozen=True, eq=False)
 class Step:
     out: Signal
+
+    @property
+    def operands(self) -> list[Signal]:
+        """The signals it reads."""
+        found: list[Signal] = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name != "out":
+                found += [
+                    v
+                    for v in (value if isinstance(value, tuple) else (value,))
+                    if isinstance(v, Signal)
+                ]
+        return found
 
 
 @dataclass(frozen=True, eq=False)

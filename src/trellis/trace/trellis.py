@@ -14,9 +14,10 @@ from torch.utils import _pytree as pytree
 
 from ..errors import TrellisError
 from ..masks.plain import aliases, plain
+from .builder import TRUE
 from .export import decompose, describe, export, mutates
 from .interpreter import Interpreter, UnknownOperation
-from .steps import Bias, Contract, Gate, Product, Step
+from .steps import Bias, Contract, Gate, Product, Source, Step
 from .values import Signal, Weight
 
 
@@ -123,15 +124,16 @@ def assemble(
     model: nn.Module, found: Interpreter, order: list[str], inputs: Sequence[Any]
 ) -> Trellis:
     """Drop steps that lead to no output, and see which parameters hold connections."""
+    made = without_added(found.build.steps, found.build.driven)
     needed = {signal.id for signal in found.outputs}
     steps: list[Step] = []
-    for step in reversed(found.build.steps):
+    for step in reversed(made):
         if step.out.id in needed:
             steps.append(step)
-            needed.update(s.id for s in operands(step))
+            needed.update(x.id for x in step.operands)
     steps.reverse()
     held: dict[str, tuple[int, ...]] = {}
-    for step in found.build.steps:
+    for step in made:
         if isinstance(step, Contract):
             for name in names_in(step.weight):
                 held[name] = found.shapes[name]
@@ -148,14 +150,30 @@ def assemble(
     )
 
 
-def operands(step: Step) -> list[Signal]:
-    """The signals a step reads."""
-    found: list[Signal] = []
-    for name in ("x", "y"):
-        value = getattr(step, name, None)
-        if isinstance(value, Signal):
-            found.append(value)
-    return found + list(getattr(step, "xs", ()))
+def without_added(steps: list[Step], driven: set[int]) -> list[Step]:
+    """Parameters that were computed with, and then only added to signals, are biases: what was
+    lifted as a connection becomes a constant again.
+
+    A lifted parameter holds connections if it comes to multiply a signal that an input drives.
+    """
+    lifted: dict[int, set[int]] = {}  # signal -> the lifting steps it comes from
+    multiplies: set[int] = set()
+    sources = {step.out.id for step in steps if isinstance(step, Source) and step.lifts}
+    for step in steps:
+        own = {step.out.id} if isinstance(step, Contract) and step.x.id in sources else set()
+        parts = [lifted.get(x.id, set()) for x in step.operands]
+        if isinstance(step, Gate | Product):
+            for mine, other in ((step.x, step.y), (step.y, step.x)):
+                if other.id in driven:
+                    multiplies |= lifted.get(mine.id, set())
+        if step.out.id not in driven:
+            lifted[step.out.id] = own.union(*parts)
+    return [
+        Source(step.out, False, TRUE)
+        if isinstance(step, Contract) and step.x.id in sources and step.out.id not in multiplies
+        else step
+        for step in steps
+    ]
 
 
 def names_in(weight: Weight) -> list[str]:
@@ -217,12 +235,12 @@ def one_sample(model: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     sizes = {x.shape[0] if x.ndim else 0 for x in tensors}
     if len(tensors) != len(inputs) or len(sizes) != 1 or (batch := sizes.pop()) < 2:
         return inputs
+    probes = _generic(inputs)
     try:
-        with torch.no_grad():
-            whole, first, last = (
-                [y for y in pytree.tree_leaves(model(*part)) if isinstance(y, Tensor)]
-                for part in (inputs, _sample(inputs, 0), _sample(inputs, batch - 1))
-            )
+        whole, first, last = (
+            _outputs(model, part)
+            for part in (probes, _sample(probes, 0), _sample(probes, batch - 1))
+        )
     except Exception:
         return inputs
     same = len(whole) == len(first) and all(
@@ -235,6 +253,23 @@ def one_sample(model: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         for w, f, t in zip(whole, first, last, strict=True)
     )
     return _sample(inputs, 0) if same else inputs
+
+
+def _generic(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same with generic values in floating point: zeros would make all samples look alike."""
+    generator = torch.Generator().manual_seed(0)
+    return tuple(
+        torch.randn(x.shape, generator=generator).to(x) if x.is_floating_point() else x
+        for x in inputs
+    )
+
+
+def _outputs(model: nn.Module, inputs: tuple[Any, ...]) -> list[Tensor]:
+    """Run the model on copies of its buffers, so that nothing it counts is changed."""
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    with torch.no_grad():
+        result = torch.func.functional_call(model, buffers, inputs)
+    return [y for y in pytree.tree_leaves(result) if isinstance(y, Tensor)]
 
 
 def _sample(inputs: tuple[Any, ...], place: int) -> tuple[Any, ...]:

@@ -5,8 +5,9 @@ A constant is a plain tensor. The other two are below.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -75,7 +76,7 @@ class Weight:
                 return Weight(self.name, out, self.offsets)
         return Weight(None, move(self.positions()), self.offsets)
 
-    def blocked_where(self, zero: Tensor) -> Weight:
+    def absent_where(self, zero: Tensor) -> Weight:
         """The same entries, with no connection where ``zero`` (broadcast) is true."""
         if not bool(zero.any()):
             shape = torch.broadcast_shapes(self.shape, zero.shape)
@@ -85,3 +86,23 @@ class Weight:
 
 
 Value = Signal | Weight | Tensor
+
+
+def leaves(values: Any) -> Iterator[Any]:
+    """Everything inside nested lists, tuples and dicts."""
+    if isinstance(values, list | tuple):
+        for value in values:
+            yield from leaves(value)
+    elif isinstance(values, dict):
+        yield from leaves(list(values.values()))
+    else:
+        yield values
+
+
+def replaced(values: Any, change: Callable[[Any], Any]) -> Any:
+    """The same nesting with every leaf changed."""
+    if isinstance(values, list | tuple):
+        return [replaced(v, change) for v in values]
+    if isinstance(values, dict):
+        return {k: replaced(v, change) for k, v in values.items()}
+    return change(values)

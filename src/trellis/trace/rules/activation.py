@@ -17,8 +17,8 @@ ZERO_AT_ZERO = aten(
     "lift_fresh detach_ fill_diagonal dropout_ feature_alpha_dropout"
 )
 NOT_ZERO_AT_ZERO = aten(
-    "sigmoid hardsigmoid log_sigmoid log_sigmoid_forward exp exp2 cos cosh acos acosh softplus "
-    "rsqrt reciprocal log log2 log10 erfc logit special_erfcx sigmoid_ exp_ logical_not "
+    "hardsigmoid log_sigmoid log_sigmoid_forward cos cosh acos acosh softplus "
+    "rsqrt reciprocal log log2 log10 erfc logit special_erfcx logical_not "
     "bitwise_not isnan isinf isfinite"
 )
 
@@ -33,6 +33,14 @@ def wire(build: Builder, x: Signal, *args: Any, **kwargs: Any) -> Signal:
 def offset(build: Builder, x: Signal, *args: Any, **kwargs: Any) -> Signal:
     """f(0) ≠ 0: as a wire, but never identically zero."""
     return build.bias(x)
+
+
+@rules_for(aten("exp exp_ exp2 sigmoid sigmoid_"))
+def vanishing(build: Builder, x: Signal, *args: Any, **kwargs: Any) -> Signal:
+    """The same, but zero where the argument is −∞."""
+    blocked = x.blocked
+    out = build.bias(x if blocked is None else build.block(x, ~blocked))
+    return out if blocked is None else build.block(out, ~blocked)
 
 
 @rules_for(aten("hardtanh clamp clamp_ hardtanh_ clip clamp_min clamp_max"))

@@ -27,7 +27,12 @@ def as_signal(build: Builder, value: Operand) -> Signal:
     return build.constant(as_tensor(value))
 
 
-@rules_for(aten("add add_ sub sub_ rsub"))
+@rules_for(aten("sub sub_"))
+def sub(build: Builder, x: Operand, y: Operand, alpha: float = 1) -> Signal:
+    return add(build, x, y, alpha=-alpha)
+
+
+@rules_for(aten("add add_ rsub"))
 def add(build: Builder, x: Operand, y: Operand, alpha: float = 1) -> Signal:
     """Either side alone carries a path; a constant or parameter is a bias."""
     if isinstance(x, Signal) and isinstance(y, Signal):
@@ -37,7 +42,7 @@ def add(build: Builder, x: Operand, y: Operand, alpha: float = 1) -> Signal:
     if isinstance(other, Weight):
         return build.bias(signal, TRUE.expand(other.shape))
     value = as_tensor(other)  # type: ignore[arg-type]
-    never = minus_infinity(value)
+    never = minus_infinity(value * alpha if other is y else value)
     out = build.bias(signal, value != 0)
     return out if never is None else build.blocked(out, never)
 
@@ -45,7 +50,7 @@ def add(build: Builder, x: Operand, y: Operand, alpha: float = 1) -> Signal:
 @rules_for(aten("mul mul_"))
 def mul(build: Builder, x: Operand, y: Operand) -> Signal:
     """Two signals gate each other; a constant blocks where it is zero; a matrix of parameters
-    holds connections; a vector of them is a scale, like a norm's."""
+    holds connections; one that varies along a single dimension is a scale, like a norm's."""
     if isinstance(x, Signal) and isinstance(y, Signal):
         return build.gate(x, y)
     signal, other = (x, y) if isinstance(x, Signal) else (y, x)
@@ -58,7 +63,7 @@ def mul(build: Builder, x: Operand, y: Operand) -> Signal:
 def scale(build: Builder, x: Signal, weight: Weight) -> Signal:
     shape = torch.broadcast_shapes(x.shape, weight.shape)
     x = build.expand(x, shape)
-    if len(weight.shape) < 2:
+    if sum(n > 1 for n in weight.shape) < 2:
         return x
     labels = "abcdefghijklmnop"[: len(shape)]
     return contract_labels(

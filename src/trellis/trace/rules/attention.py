@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import TrellisError
 from ..builder import Builder, minus_infinity
 from ..einsum import einsum
 from ..registry import aten, rules_for
@@ -20,6 +19,9 @@ def softmax(build: Builder, x: Signal, dim: int, *args: Any, **kwargs: Any) -> S
     """Never zero, so that values survive dead scores; zero where the score is −∞."""
     blocked = x.blocked
     if blocked is not None:
+        # A row that is blocked throughout is shifted, not masked.
+        blocked = blocked.expand(x.shape)
+        blocked = blocked & ~blocked.all(dim, keepdim=True)
         x = build.block(x, ~blocked)
     out = build.bias(build.mix(x, [dim])) if x.ndim else build.bias(x)
     return out if blocked is None else build.block(out, ~blocked)
@@ -58,6 +60,6 @@ def attention(
             scores = build.blocked(scores, never)
     elif isinstance(attn_mask, Signal):
         scores = build.join(scores, attn_mask)
-    elif attn_mask is not None:
-        raise TrellisError("attention: a mask that is a parameter is not traced")
+    elif attn_mask is not None:  # a learned bias on the scores
+        scores = build.bias(scores)
     return einsum(build, "...ls,...sd->...ld", [softmax(build, scores, -1), v])

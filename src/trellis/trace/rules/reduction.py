@@ -85,7 +85,13 @@ def topk(
     return out, build.bias(out)
 
 
-@rules_for(aten("cumsum cummax cummin logcumsumexp"))
+@rules_for(aten("cummax cummin"))
+def cumulative_extreme(build: Builder, x: Signal, dim: int) -> tuple[Signal, Signal]:
+    out = cumulative(build, x, dim)
+    return out, out
+
+
+@rules_for(aten("cumsum logcumsumexp"))
 def cumulative(build: Builder, x: Signal, dim: int, **kwargs: Any) -> Signal:
     """Place i reads places 0..i."""
     n = x.shape[dim]

@@ -11,27 +11,30 @@ from torch import Tensor
 
 from ..builder import Builder
 from ..einsum import as_shape
-from ..registry import MOVES, aten, rules_for
+from ..registry import KEEPS, MOVES, aten, rules_for
 from ..values import Signal
 from .arithmetic import as_signal
 
-# Operations that only move data: on a weight they are applied to its positions.
 MOVES.update(
     aten(
         "view reshape _unsafe_view flatten unflatten permute transpose t numpy_T unsqueeze squeeze "
         "expand expand_as view_as reshape_as slice select index_select narrow flip roll diagonal "
-        "unbind split split_with_sizes chunk tensor_split repeat repeat_interleave tile clone "
-        "contiguous detach alias to _to_copy float double half bfloat16 type_as movedim moveaxis "
-        "swapaxes adjoint mT mH T lift_fresh dropout neg abs tanh relu gather index unfold "
-        "pixel_shuffle pixel_unshuffle channel_shuffle as_strided squeeze_copy rot90 take "
-        "leaky_relu gelu silu"
+        "unbind split split_with_sizes chunk tensor_split repeat repeat_interleave tile movedim "
+        "moveaxis swapaxes adjoint mT mH T gather index unfold pixel_shuffle pixel_unshuffle "
+        "channel_shuffle as_strided squeeze_copy rot90 take"
+    )
+)
+KEEPS.update(
+    aten(
+        "to _to_copy float double half bfloat16 type_as clone contiguous detach alias lift_fresh "
+        "dropout neg abs tanh relu leaky_relu gelu silu"
     )
 )
 
 
 @rules_for(aten("view reshape _unsafe_view reshape_as view_as"))
 def reshape(build: Builder, x: Signal, shape: Any) -> Signal:
-    sizes = shape.shape if isinstance(shape, Signal | Tensor) else shape
+    sizes = getattr(shape, "shape", shape)
     return build.reshape(x, as_shape(sizes, math.prod(x.shape)))
 
 
@@ -76,7 +79,7 @@ def squeeze(build: Builder, x: Signal, dim: Any = None) -> Signal:
 
 @rules_for(aten("expand expand_as"))
 def expand(build: Builder, x: Signal, shape: Any, implicit: bool = False) -> Signal:
-    return build.expand(x, shape.shape if isinstance(shape, Signal | Tensor) else shape)
+    return build.expand(x, getattr(shape, "shape", shape))
 
 
 @rules_for(aten("slice"))

@@ -1,0 +1,53 @@
+"""Which connections may be kept at all."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
+
+from ..errors import TrellisError
+from ..paths.kernels import any_zero
+from ..trace.current import Current
+from ..trace.trellis import Trellis
+
+
+def allowed(net: Trellis, now: Current, *, closed: bool) -> dict[str, Tensor] | None:
+    """What is kept now: what masks keep and, for a consistent result (``closed``), weights that
+    are not zero, since a path through a zero weight is none. None where that is everything.
+
+    A parameter that is zero throughout has not been pruned but not been trained yet (the second
+    factor of a low-rank adapter, a head initialised to zero): all of it may be kept.
+    """
+    found: dict[str, Tensor] = {}
+    for name in net.connections:
+        weight = now.weights[name]
+        if name in now.masks:
+            found[name] = now.masks[name]
+        elif closed and any_zero(weight):
+            nonzero = weight != 0
+            if bool(nonzero.any()):
+                found[name] = nonzero
+    if not found:
+        return None
+    return {
+        name: found[name]
+        if name in found
+        else torch.ones(shape, dtype=torch.bool, device=now.weights[name].device)
+        for name, shape in net.connections.items()
+    }
+
+
+def refuse_hooks(model: nn.Module) -> None:
+    """Old-style norms recompute a weight from another before each call: what is masked there
+    comes back, or is divided by zero."""
+    for name, module in model.named_modules():
+        for hook in module._forward_pre_hooks.values():
+            if isinstance(hook, WeightNorm | SpectralNorm):
+                kind = "weight_norm" if isinstance(hook, WeightNorm) else "spectral_norm"
+                raise TrellisError(
+                    f"{name or type(module).__name__!r} has torch.nn.utils.{kind}, whose weight "
+                    "cannot be masked; use "
+                    f"torch.nn.utils.parametrizations.{kind} instead, or remove_{kind} first"
+                )
