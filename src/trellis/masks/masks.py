@@ -148,7 +148,8 @@ class Masks(Mapping[str, Tensor]):
     def plain_state_dict(self, model: nn.Module) -> dict[str, Tensor]:
         """The model's state under the keys of the unpruned model, with these masks in force.
 
-        Loads with ``strict=True`` into a fresh model. The model itself is not changed and need
+        Loads with ``strict=True`` into a fresh model; a parametrization of your own on a masked
+        weight (weight norm, say) is evaluated, so it must not be on that model. The model itself is not changed and need
         not be masked. As with ``model.state_dict()``, tensors without a mask share its memory.
         """
         masked: dict[str, Tensor] = {}

@@ -12,12 +12,12 @@ ZERO_AT_ZERO = aten(
     "relu relu_ leaky_relu elu selu celu gelu silu mish tanh hardswish softsign relu6 "
     "rrelu abs neg sin tan asin atan sinh asinh atanh erf erfinv expm1 log1p sqrt sign sgn "
     "floor ceil round trunc frac square tanhshrink softshrink hardshrink dropout alpha_dropout "
-    "feature_dropout native_dropout clone detach contiguous alias lift_fresh_copy positive "
+    "feature_dropout clone detach contiguous alias lift_fresh_copy positive "
     "nan_to_num to _to_copy type_as float double half bfloat16 real deg2rad rad2deg alias_copy "
     "lift_fresh detach_ fill_diagonal dropout_ feature_alpha_dropout"
 )
 NOT_ZERO_AT_ZERO = aten(
-    "hardsigmoid log_sigmoid log_sigmoid_forward cos cosh acos acosh softplus "
+    "hardsigmoid log_sigmoid cos cosh acos acosh softplus "
     "rsqrt reciprocal log log2 log10 erfc logit special_erfcx logical_not "
     "bitwise_not isnan isinf isfinite"
 )
@@ -79,3 +79,14 @@ def glu(build: Builder, x: Signal, dim: int = -1) -> Signal:
     a = build.gather(x, dim, torch.arange(half))
     b = build.gather(x, dim, torch.arange(half, 2 * half))
     return build.gate(a, build.bias(b))
+
+
+@rules_for(aten("native_dropout"))
+def native_dropout(build: Builder, x: Signal, *args: Any) -> tuple[Signal, Signal]:
+    return x, x
+
+
+@rules_for(aten("log_sigmoid_forward"))
+def log_sigmoid_forward(build: Builder, x: Signal) -> tuple[Signal, Signal]:
+    out = build.bias(x)
+    return out, out

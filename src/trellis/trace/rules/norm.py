@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..builder import Builder
@@ -11,7 +11,7 @@ from ..registry import aten, rules_for
 from ..values import Signal, Value
 
 
-@rules_for(aten("layer_norm native_layer_norm"))
+@rules_for(aten("layer_norm"))
 def layer_norm(
     build: Builder,
     x: Signal,
@@ -25,7 +25,7 @@ def layer_norm(
     return out if bias is None else build.bias(out)
 
 
-@rules_for(aten("rms_norm _fused_rms_norm"))
+@rules_for(aten("rms_norm"))
 def rms_norm(
     build: Builder, x: Signal, shape: Sequence[int], weight: Value | None = None, *args: Any
 ) -> Signal:
@@ -67,7 +67,7 @@ def instance_norm(
     return out if bias is None else build.bias(out)
 
 
-@rules_for(aten("batch_norm _native_batch_norm_legit_no_training native_batch_norm"))
+@rules_for(aten("batch_norm"))
 def batch_norm(
     build: Builder,
     x: Signal,
@@ -99,3 +99,22 @@ def native_group_norm(
 ) -> tuple[Signal, ...]:
     out = group_norm(build, x, groups, weight, bias)
     return (out, out, out)
+
+
+# What these return beside the result (means and variances, for a backward pass) goes unused.
+_NATIVE = {
+    "native_layer_norm": (layer_norm, 3),
+    "_fused_rms_norm": (rms_norm, 2),
+    "_native_batch_norm_legit_no_training": (batch_norm, 3),
+    "native_batch_norm": (batch_norm, 3),
+}
+
+
+def _register(name: str, plain: Callable[..., Signal], count: int) -> None:
+    @rules_for(aten(name))
+    def native(build: Builder, *args: Any) -> tuple[Signal, ...]:
+        return (plain(build, *args),) * count
+
+
+for _name, (_plain, _count) in _NATIVE.items():
+    _register(_name, _plain, _count)
