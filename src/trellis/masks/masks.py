@@ -149,8 +149,9 @@ class Masks(Mapping[str, Tensor]):
         """The model's state under the keys of the unpruned model, with these masks in force.
 
         Loads with ``strict=True`` into a fresh model; a parametrization of your own on a masked
-        weight (weight norm, say) is evaluated, so it must not be on that model. The model itself is not changed and need
-        not be masked. As with ``model.state_dict()``, tensors without a mask share its memory.
+        weight (weight norm, say) is evaluated, so it must not be on that model. The model itself
+        is not changed and need not be masked. As with ``model.state_dict()``, tensors without a
+        mask share its memory.
         """
         masked: dict[str, Tensor] = {}
         with plain(model), torch.no_grad():

@@ -102,7 +102,7 @@ def native_group_norm(
 
 
 # What these return beside the result (means and variances, for a backward pass) goes unused.
-_NATIVE = {
+_NATIVE: dict[str, tuple[Callable[..., Signal], int]] = {
     "native_layer_norm": (layer_norm, 3),
     "_fused_rms_norm": (rms_norm, 2),
     "_native_batch_norm_legit_no_training": (batch_norm, 3),
