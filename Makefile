@@ -25,7 +25,7 @@ clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/.dev: pyproject.toml constraints.txt
-	test -x $(PYTHON) || python3 -m venv $(VENV)
+	$(PYTHON) -m pip --version > /dev/null 2>&1 || python3 -m venv --clear $(VENV)
 	$(PYTHON) -m pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@
 
