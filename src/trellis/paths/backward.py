@@ -8,6 +8,7 @@ from torch import Tensor
 from ..trace import steps
 from ..trace.values import Signal
 from .algebra import contract
+from .kernels import as_bytes
 from .messages import regroup
 from .propagate import Message, Propagation
 
@@ -150,7 +151,10 @@ def returned(run: Propagation, step: steps.Gather, g: Tensor) -> Tensor:
         if read is None or bool(step.inverse[:, 0].min() >= 0):
             return g
         return algebra.times(g, read[:, 0].reshape((size,) + (1,) * len(tail)))
-    g = g.expand((*lead, *step.index.shape, *tail)).reshape((*lead, -1, *tail))
+    g = g.expand((*lead, *step.index.shape, *tail))
+    if step.window is not None and algebra.merges:
+        return step.window.write(as_bytes(g)).view(g.dtype)
+    g = g.reshape((*lead, -1, *tail))
     places = run.net.on(step.inverse, run.device).reshape(-1).clamp(min=0)
     found = g.index_select(dim, places).reshape((*lead, size, fan, *tail))
     if read is not None:

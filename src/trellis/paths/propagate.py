@@ -18,6 +18,7 @@ from ..trace import steps
 from ..trace.trellis import Trellis
 from ..trace.values import Signal
 from .algebra import Algebra, Rows, contract
+from .kernels import as_bytes
 from .messages import regroup
 
 # The weight of a contraction, (B, N, K), in an algebra; None for all ones.
@@ -176,6 +177,8 @@ class Propagation:
             if self.coarse:
                 valid = valid.any(0, keepdim=True)
             return self.algebra.times(x, valid.reshape(tuple(valid.shape) + tail))
+        if step.window is not None and self.algebra.merges:
+            return step.window.read(as_bytes(x)).view(x.dtype)
         places = self.net.on(index, self.device)
         flat = x.index_select(dim, places.reshape(-1).clamp(min=0))
         out = flat.reshape(x.shape[:dim] + tuple(index.shape) + x.shape[dim + 1 :])

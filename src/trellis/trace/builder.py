@@ -15,6 +15,7 @@ from torch import Tensor
 
 from . import steps
 from .values import Signal, Weight
+from .window import Window
 
 S = TypeVar("S", bound=steps.Step)
 TRUE = torch.ones((), dtype=torch.bool)
@@ -109,7 +110,7 @@ class Builder:
             return x
         return self.add(steps.Expand(self.signal(full, x.blocked), x))
 
-    def gather(self, x: Signal, dim: int, index: Tensor) -> Signal:
+    def gather(self, x: Signal, dim: int, index: Tensor, window: Window | None = None) -> Signal:
         """Along ``dim`` read the places ``index`` (1-D or 2-D, −1 for nothing)."""
         dim %= x.ndim
         index = index.cpu().to(torch.int64)
@@ -119,7 +120,7 @@ class Builder:
             blocked = flat.reshape(x.shape[:dim] + tuple(index.shape) + x.shape[dim + 1 :])
         shape = x.shape[:dim] + tuple(index.shape) + x.shape[dim + 1 :]
         out = self.signal(shape, blocked)
-        return self.add(steps.Gather(out, x, dim, index, invert(index, x.shape[dim])))
+        return self.add(steps.Gather(out, x, dim, index, invert(index, x.shape[dim]), window))
 
     def cat(self, xs: Sequence[Signal], dim: int) -> Signal:
         dim %= xs[0].ndim

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from torch import Tensor
 
 from .values import Signal, Weight
+from .window import Window
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,13 +68,15 @@ class Gather(Step):
 
     ``index`` has one dimension, or two: places and taps (a convolution's windows).
     ``inverse`` is (size of x along dim, fan): the flat places of ``index`` that read each
-    entry, padded with −1.
+    entry, padded with −1. ``window`` says the same without an index, where ``dim`` is the last
+    and windows slide regularly.
     """
 
     x: Signal
     dim: int
     index: Tensor
     inverse: Tensor
+    window: Window | None = None
 
 
 @dataclass(frozen=True, eq=False)

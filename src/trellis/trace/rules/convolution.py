@@ -11,6 +11,7 @@ from ...errors import TrellisError
 from ..builder import Builder, invert
 from ..registry import aten, rules_for
 from ..values import Signal, Value, Weight
+from ..window import Window
 from .linear import with_bias
 from .windows import grid, pair, sliding
 
@@ -58,7 +59,15 @@ def conv(
             sliding(s, o, k, t, p, d)
             for s, o, k, t, p, d in zip(size, places, kernel, stride, before, dilation, strict=True)
         ]
-        x = build.gather(x, 2, grid(windows, size))  # (N, C, places, taps)
+        regular = Window(
+            tuple(size),
+            tuple(places),
+            tuple(kernel),
+            tuple(stride),
+            tuple(before),
+            tuple(dilation),
+        )
+        x = build.gather(x, 2, grid(windows, size), regular)  # (N, C, places, taps)
     x = build.reshape(x, (batch, groups, per_group, count, taps))
     x = build.permute(x, (1, 0, 3, 2, 4))
     x = build.reshape(x, (groups, batch * count, per_group * taps))

@@ -1,0 +1,85 @@
+"""A window that slides over a grid: the regular case of a gather, without an index.
+
+Reading windows through strides, and writing them back by slices, is several times faster than
+going through an index, and gives the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+@dataclass(frozen=True)
+class Window:
+    """Sizes of the grid and, per dimension, how many places, taps, and how they lie."""
+
+    size: tuple[int, ...]
+    places: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+    @property
+    def extent(self) -> list[int]:
+        """How far windows reach, padding in front included; at least the grid itself."""
+        return [
+            max((p - 1) * t + d * (k - 1) + 1, b + s)
+            for p, t, d, k, b, s in zip(
+                self.places, self.stride, self.dilation, self.kernel, self.padding, self.size,
+                strict=True,
+            )
+        ]  # fmt: skip
+
+    def read(self, x: Tensor) -> Tensor:
+        """(..., ∏ size) to (..., ∏ places, ∏ kernel), zero where a window hangs over.
+
+        >>> one = Window((3,), (2,), (3,), (2,), (1,), (1,))
+        >>> one.read(torch.tensor([1, 2, 3]))
+        tensor([[0, 1, 2],
+                [2, 3, 0]])
+        """
+        lead = x.shape[:-1]
+        x = x.reshape(*lead, *self.size)
+        pads: list[int] = []
+        for before, size, extent in zip(self.padding, self.size, self.extent, strict=True):
+            pads = [before, extent - before - size, *pads]
+        x = functional.pad(x, pads).contiguous()
+        steps = x.stride()[len(lead) :]
+        across = [s * t for s, t in zip(steps, self.stride, strict=True)]
+        within = [s * d for s, d in zip(steps, self.dilation, strict=True)]
+        shape = (*lead, *self.places, *self.kernel)
+        view = x.as_strided(shape, (*x.stride()[: len(lead)], *across, *within))
+        return view.reshape(*lead, math.prod(self.places), math.prod(self.kernel))
+
+    def write(self, g: Tensor) -> Tensor:
+        """The transpose, joined by maximum: (..., ∏ places, ∏ kernel) to (..., ∏ size).
+
+        >>> one = Window((3,), (2,), (3,), (2,), (1,), (1,))
+        >>> one.write(torch.tensor([[0, 1, 2], [5, 3, 0]]))
+        tensor([1, 5, 3])
+        """
+        lead = g.shape[:-2]
+        out = torch.zeros(*lead, *self.extent, dtype=g.dtype, device=g.device)
+        for tap, offsets in enumerate(itertools.product(*(range(k) for k in self.kernel))):
+            where: tuple[Any, ...] = (..., *self._reached(offsets))
+            part = out[where]
+            torch.maximum(part, g[..., tap].reshape(*lead, *self.places), out=part)
+        grid = (slice(b, b + s) for b, s in zip(self.padding, self.size, strict=True))
+        inner: tuple[Any, ...] = (..., *grid)
+        return out[inner].reshape(*lead, math.prod(self.size))
+
+    def _reached(self, offsets: Sequence[int]) -> list[slice]:
+        """Where one tap of all windows lies."""
+        return [
+            slice(o * d, o * d + (p - 1) * t + 1, t)
+            for o, d, p, t in zip(offsets, self.dilation, self.places, self.stride, strict=True)
+        ]
