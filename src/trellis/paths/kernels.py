@@ -34,12 +34,6 @@ def as_bytes(x: Tensor) -> Tensor:
     return x.view(torch.uint8) if x.dtype == torch.bool else x
 
 
-def any_zero(w: Tensor) -> bool:
-    """Whether any entry is exactly zero."""
-    flat = w.reshape(1, -1).mT
-    return any(bool((flat[part] == 0).any()) for part in pieces(flat))
-
-
 def count(mask: Tensor) -> int:
     """How many are true; numpy counts several times faster than torch does on the CPU."""
     if mask.device.type == "cpu" and mask.is_contiguous():
