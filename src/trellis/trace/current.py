@@ -30,10 +30,6 @@ class Current:
             for name, weight in self.weights.items()
         }
 
-    def magnitude(self) -> dict[str, Tensor]:
-        """|w| in float32."""
-        return {name: w.to(torch.float32).abs() for name, w in self.weights.items()}
-
 
 def current(net: Trellis) -> Current:
     """Read the model that was traced."""

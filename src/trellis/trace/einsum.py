@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from ..errors import TrellisError
@@ -132,7 +131,3 @@ def as_shape(sizes: Sequence[int], numel: int) -> tuple[int, ...]:
     """
     known = math.prod(n for n in sizes if n != -1)
     return tuple(int(n) if n != -1 else numel // max(known, 1) for n in sizes)
-
-
-def broadcast_weight(weight: Weight, shape: Sequence[int]) -> Weight:
-    return weight.moved(lambda t: t.expand(torch.Size(shape)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 
@@ -71,7 +70,3 @@ def adaptive(size: int, out: int) -> Tensor:
     spans = [(i * size // out, -(-(i + 1) * size // out)) for i in range(out)]
     fan = max(b - a for a, b in spans)
     return torch.tensor([[*range(a, b)] + [-1] * (fan - (b - a)) for a, b in spans])
-
-
-def all_taps(kernel: Sequence[int]) -> list[tuple[int, ...]]:
-    return list(itertools.product(*(range(k) for k in kernel)))
