@@ -1,0 +1,6 @@
+"""hands45, the built-in set: a procedural hand that does 45 things. Synthetic throughout."""
+
+from .actions import ACTIONS, Action
+from .dataset import hands45
+
+__all__ = ["ACTIONS", "Action", "hands45"]

@@ -1,0 +1,28 @@
+"""What an action is: a name, what it does, and the poses it goes through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..grips import RELAXED
+from ..pose import Key, key
+
+# Where a hand comes from and goes to: relaxed, and nearer to the body.
+_FROM = key(RELAXED, turn=35, up=-30, forward=-40)
+_BACK = key(RELAXED, 1.5, turn=35, up=-30, forward=-40)
+
+
+@dataclass(frozen=True)
+class Action:
+    """A programme of movement: reach, go through ``cycle`` so many ``times``, and let go.
+
+    ``does`` says in a line what one sees. All actions begin and end alike, so that only what
+    happens in between tells them apart.
+    """
+
+    name: str
+    does: str
+    cycle: tuple[Key, ...]
+    times: tuple[int, int] = (1, 1)
+    before: Key = _FROM
+    after: Key = _BACK

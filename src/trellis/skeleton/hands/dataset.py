@@ -1,0 +1,41 @@
+"""hands45: 1,175 made-up recordings of 45 hand actions, in the shape of FPHA."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...errors import TrellisError
+from ..skeletons import Fold, Skeletons
+from .actions import ACTIONS
+from .anatomy import LAYOUT
+from .chance import Chance
+from .recording import recorded
+from .takes import takes
+
+
+def hands45(seed: int = 0) -> Skeletons:
+    """45 actions of a procedural hand, 600 recordings to train on and 575 to test on. Synthetic.
+
+    The same seed gives the same bytes on every machine. Coordinates are millimetres before a
+    camera on the person's head (x right, y down, z forward), to the hundredth.
+
+    >>> data = hands45()
+    >>> len(data), len(data.classes), data.synthetic
+    (1175, 45, True)
+    >>> data.names[0], data.sequences[0].shape[1:]
+    ('subject_1/open_bottle/1', (21, 3))
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise TrellisError(f"seed={seed!r} is not a whole number from 0 up")
+    all_takes = takes(Chance(seed, 0))
+    train = np.array([take.train for take in all_takes])
+    return Skeletons(
+        source="hands45",
+        sequences=recorded(all_takes, seed),
+        labels=np.array([take.action for take in all_takes], np.int64),
+        classes=tuple(action.name for action in ACTIONS),
+        names=tuple(take.name for take in all_takes),
+        layout=LAYOUT,
+        folds=(Fold("1:1", np.flatnonzero(train), np.flatnonzero(~train)),),
+        synthetic=True,
+    )

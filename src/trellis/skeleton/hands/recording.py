@@ -1,0 +1,88 @@
+"""From takes to coordinates: plan all, give each its length, move, look, and measure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..skeletons import Frames
+from .actions import ACTIONS
+from .anatomy import Anatomy
+from .chance import Chance, Floats
+from .habits import Habit
+from .kinematics import hand, placed, viewed
+from .lengths import lengths
+from .performance import Plan, plan, poses, view
+from .pose import ANGLES
+from .sensor import errors
+from .takes import Take
+
+# How strong a habit is: the person's in all they do, in this action, and this one time.
+PERSON, HABITUAL, ONCE = 0.6, 0.6, 0.75
+ELBOW = (110.0, -130.0, 170.0)  # right, up and forward of the eyes, mm
+FOREARM_IN, FOREARM_UP = 22.0, 12.0  # where a forearm points when the programme says nothing
+
+# Every kind of random number has a stream of its own: more of one leaves the others as they are.
+_ANATOMY, _PERSON, _HABITUAL, _PLAN, _POSES, _SENSOR = range(1, 7)
+
+
+def recorded(takes: Sequence[Take], seed: int) -> tuple[Frames, ...]:
+    """Each take (frames, 21, 3) as the camera gives it: millimetres, rounded to hundredths.
+
+    Rounding is what makes the bytes the same everywhere: sines differ between machines in their
+    last bit, 10⁻¹³ mm.
+    """
+    clean, length = filmed(takes, seed)
+    for take, rows in zip(takes, _slices(length), strict=True):
+        chance = Chance(seed, _SENSOR, take.subject, take.action, take.repetition)
+        clean[rows] += errors(chance, rows.stop - rows.start)
+    exact = np.rint(clean * 100) / 100
+    return tuple(exact[rows].astype(np.float32) for rows in _slices(length))
+
+
+def filmed(takes: Sequence[Take], seed: int) -> tuple[Floats, NDArray[np.int64]]:
+    """The true places of all joints (all frames, 21, 3), and how many frames each take has."""
+    moves, views, length = moved(takes, seed)
+    joints = np.empty((len(moves), 21, 3))
+    subjects = np.repeat([take.subject for take in takes], length)
+    for subject in sorted({take.subject for take in takes}):
+        rows = subjects == subject
+        anatomy = anatomy_of(subject, seed)
+        arm = moves[rows, ANGLES:] + (0, 0, 0, FOREARM_UP, FOREARM_IN, *ELBOW)
+        joints[rows] = placed(hand(moves[rows, :ANGLES], anatomy), arm, anatomy.forearm)
+    return viewed(joints, *views.T), length
+
+
+def moved(takes: Sequence[Take], seed: int) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    """Poses (all frames, 28), the camera's angles (all frames, 3), and frames per take."""
+    plans = [_plan(take, seed) for take in takes]
+    length = lengths(np.array([each.beats for each in plans]))
+    moves, views = [], []
+    for take, each, frames in zip(takes, plans, length.tolist(), strict=True):
+        chance = Chance(seed, _POSES, take.subject, take.action, take.repetition)
+        moves.append(poses(each, frames, chance))
+        views.append(view(each, frames, chance))
+    return np.concatenate(moves), np.concatenate(views), length
+
+
+def anatomy_of(subject: int, seed: int) -> Anatomy:
+    """The hand of one of the subjects."""
+    return Anatomy.of(Chance(seed, _ANATOMY, subject))
+
+
+def _plan(take: Take, seed: int) -> Plan:
+    subject, action, repetition, _ = take
+    chance = Chance(seed, _PLAN, subject, action, repetition)
+    habit = (
+        Habit.of(Chance(seed, _PERSON, subject), PERSON)
+        + Habit.of(Chance(seed, _HABITUAL, subject, action), HABITUAL)
+        + Habit.of(chance, ONCE)
+    )
+    return plan(ACTIONS[action], habit, chance)
+
+
+def _slices(length: NDArray[np.int64]) -> list[slice]:
+    ends = length.cumsum().tolist()
+    return [slice(end - frames, end) for end, frames in zip(ends, length.tolist(), strict=True)]

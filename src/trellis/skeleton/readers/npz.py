@@ -1,0 +1,184 @@
+"""People's own recordings in one ``.npz`` file of numpy's.
+
+===========  ====================================================================================
+``frames``   (all frames, joints, 3), recording after recording; or, padded at the end,
+             (recordings, time, joints, 3)
+``lengths``  (recordings,): how many frames each has
+``labels``   (recordings,): strings, or whole numbers
+``classes``  optional: names of the classes; labels are then these names, or places among them
+``test``     optional, (recordings,): which are to test on; otherwise half of each class is
+``joints``   optional: their names; ``parents`` and ``roots``, optional: names or numbers
+===========  ====================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from io import BytesIO
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import TrellisError
+from ..layout import Layout
+from ..skeletons import Frames, Skeletons
+from .folds import half_and_half, split
+from .own_layout import own_layout
+from .reading import Entry, Reading
+from .text import LARGEST, at, brief, read_bytes
+
+PROTOCOLS = ("split",)
+ARRAYS = ("frames", "lengths", "labels", "classes", "test", "joints", "parents", "roots")
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
+    arrays = read_arrays(path, ("frames", "lengths", "labels"))
+    pieces = _recordings(path, arrays)
+    layout = _layout(path, arrays, pieces[0].shape[1] if pieces else 0)
+    names, labels = _labels(path, arrays, len(pieces))
+    test = arrays.get("test")
+    if test is not None and (test.shape != (len(pieces),) or not np.isin(test, (0, 1)).all()):
+        raise TrellisError(f"{at(path)}: 'test' must say true or false for each recording")
+    entries = []
+    for number, label in enumerate(labels):
+        if label is None:
+            told = f"{at(path)}: the label of recording {number} is in none of the classes"
+            reading.fault(f"recording {number}", TrellisError(told))
+        else:
+            side = "" if test is None else "test" if test[number] else "train"
+            entries.append(Entry(f"recording {number}", path, label, side))
+    reading.labelled(names, entries, at(path))
+    found = reading.frames(
+        entries, lambda entry: checked(path, entry.name, pieces[int(entry.name.split()[1])], layout)
+    )
+    return reading.result(
+        found,
+        names,
+        layout,
+        lambda groups, labels: (
+            half_and_half(labels)
+            if test is None
+            else split("as given in 'test'", [group == "test" for group in groups])
+        ),
+    )
+
+
+def read_arrays(path: Path, needed: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    """Those of the file's arrays that we know. Pickled objects are never loaded."""
+    content = read_bytes(path)
+    if not content:
+        raise TrellisError(f"{at(path)} is empty")
+    if not content.startswith(b"PK"):
+        raise TrellisError(
+            f"{at(path)} is no .npz file, which is a zip of arrays (pickles are never loaded); "
+            "write one with numpy.savez(path, frames=..., lengths=..., labels=...)"
+        )
+    try:
+        with np.load(BytesIO(content), allow_pickle=False) as file:
+            found = {name: file[name] for name in ARRAYS if name in file.files}
+            others = ", ".join(map(brief, file.files))
+    except Exception as error:  # zip, zlib, numpy's headers: a broken file can raise anything
+        raise TrellisError(
+            f"{at(path)} cannot be read as an .npz file ({error}); write it with "
+            "numpy.savez(path, frames=..., lengths=..., labels=...), and no objects in the arrays"
+        ) from None
+    for name in needed:
+        if name not in found:
+            raise TrellisError(f"{at(path)} has no array {name!r}; it has {others or 'none'}")
+    return found
+
+
+def _recordings(path: Path, arrays: Arrays) -> list[NDArray[Any]]:
+    frames, lengths = arrays["frames"], arrays["lengths"]
+    if frames.ndim not in (3, 4) or frames.shape[-1] != 3 or frames.dtype.kind not in "fiu":
+        raise TrellisError(
+            f"{at(path)}: 'frames' is {_kind(frames)}; (all frames, joints, 3) or, padded, "
+            "(recordings, time, joints, 3) numbers are expected"
+        )
+    if frames.shape[-2] == 0:
+        raise TrellisError(f"{at(path)}: 'frames' is {_kind(frames)}: there are no joints")
+    if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 0).any():
+        raise TrellisError(f"{at(path)}: 'lengths' is {_kind(lengths)}; counts are expected")
+    sizes = [int(length) for length in lengths]
+    if frames.ndim == 4:
+        if len(sizes) != len(frames) or max(sizes, default=0) > frames.shape[1]:
+            raise TrellisError(
+                f"{at(path)}: 'lengths' must be {len(frames)} numbers up to {frames.shape[1]}, as "
+                f"'frames' is {_kind(frames)}"
+            )
+        return [piece[:size] for piece, size in zip(frames, sizes, strict=True)]
+    if sum(sizes) != len(frames):
+        raise TrellisError(
+            f"{at(path)}: 'lengths' add up to {sum(sizes)}, and 'frames' has {len(frames)}"
+        )
+    ends = np.cumsum([0, *sizes])
+    return [frames[start:stop] for start, stop in pairwise(ends)]
+
+
+def _layout(path: Path, arrays: Arrays, count: int) -> Layout:
+    given = {key: _items(path, key, arrays[key]) for key in ("joints", "parents", "roots")
+             if key in arrays}  # fmt: skip
+    joints = given.pop("joints", None) or [f"joint {number}" for number in range(count)]
+    if len(joints) != count or not all(isinstance(name, str) for name in joints):
+        raise TrellisError(f"{at(path)}: 'joints' must be {count} names, as 'frames' has")
+    try:
+        return own_layout(joints, **given)
+    except TrellisError as error:
+        raise TrellisError(f"{at(path)}: {error}") from None
+
+
+def _labels(path: Path, arrays: Arrays, count: int) -> tuple[list[str], list[int | None]]:
+    """Names of the classes, and the place of each recording's label among them."""
+    labels = _items(path, "labels", arrays["labels"])
+    if len(labels) != count:
+        raise TrellisError(f"{at(path)}: {len(labels)} 'labels' for {count} recordings")
+    if "classes" not in arrays:
+        known = sorted(set(labels))
+        places = {label: place for place, label in enumerate(known)}
+        return [str(label) for label in known], [places[label] for label in labels]
+    classes = [str(name) for name in _items(path, "classes", arrays["classes"])]
+    if len(set(classes)) < len(classes):
+        raise TrellisError(f"{at(path)}: 'classes' names one twice")
+    places = {name: place for place, name in enumerate(classes)}
+    if arrays["labels"].dtype.kind in "iu":
+        places = {place: place for place in range(len(classes))}
+    return classes, [places.get(label) for label in labels]
+
+
+def _items(path: Path, name: str, array: NDArray[Any]) -> list[Any]:
+    """The strings or whole numbers of a list."""
+    if array.ndim != 1 or array.dtype.kind not in "iuUS":
+        raise TrellisError(
+            f"{at(path)}: {name!r} is {_kind(array)}; a list of strings or whole numbers is "
+            "expected"
+        )
+    if array.dtype.kind != "S":
+        return list(array.tolist())
+    try:
+        return [item.decode() for item in array.tolist()]
+    except UnicodeDecodeError:
+        raise TrellisError(f"{at(path)}: {name!r} is not UTF-8 text") from None
+
+
+def checked(path: Path, name: str, frames: NDArray[Any], layout: Layout) -> Frames:
+    """Frames of the layout's joints, all numbers finite."""
+    if len(frames) == 0:
+        raise TrellisError(f"{at(path)}: {name} has no frames")
+    with np.errstate(invalid="ignore"):
+        bad = ~(np.abs(frames.astype(np.float64)) <= LARGEST)
+    if bad.any():
+        frame, joint, axis = map(int, np.argwhere(bad)[0])
+        raise TrellisError(
+            f"{at(path)}: {name}, frame {frame}, {'xyz'[axis]} of {layout.joints[joint]!r} is "
+            f"{frames[frame, joint, axis]}; a finite number within {LARGEST:g} is expected"
+        )
+    return frames.astype(np.float32)
+
+
+def _kind(array: NDArray[Any]) -> str:
+    return f"{array.dtype} of shape {array.shape}"

@@ -1,0 +1,144 @@
+"""One recording in a file of its own."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import TrellisError
+from ..layout import Layout
+from ..skeletons import Frames
+from .json_frames import json_frames, read_json
+from .npz import checked, read_arrays
+from .text import at, brief, numbers, points, read_lines, separator
+
+UNUSED = ("", "frame", "time", "timestamp", "t", "index")  # columns that say when, not where
+_COLUMN = re.compile(r"(.+)_([xyzXYZ])", re.ASCII)
+_NUMERIC = re.compile(r"[+-]?(\.?\d.*|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """Frames, and the joints they are of where the file says so."""
+
+    frames: Frames
+    joints: tuple[str, ...] | None
+
+
+def read_recording(path: str | Path, layout: Layout) -> Frames:
+    """(frames, joints, 3) from a file, its joints put into the layout's order.
+
+    ``.csv`` and ``.txt``: a frame a row; columns ``joint_x, joint_y, joint_z`` under a header, in
+    any order, or plain numbers in the layout's order, with or without a frame number before them.
+    ``.npz``: an array ``frames``. ``.json``: lists of frames, alone or as ``skeletons``.
+
+    >>> import tempfile
+    >>> arm = Layout("arm", ("shoulder", "hand"), parents=(-1, 0))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "wave.csv")
+    ...     _ = path.write_text("hand_x,hand_y,hand_z,shoulder_x,shoulder_y,shoulder_z\\n1,2,3,4,5,6\\n")
+    ...     read_recording(path, arm)
+    array([[[4., 5., 6.],
+            [1., 2., 3.]]], dtype=float32)
+    """  # noqa: E501  (a header is one line)
+    path = Path(path)
+    kind = path.suffix.lower()
+    if kind == ".npz":
+        frames = read_arrays(path, ("frames",))["frames"]
+        if frames.shape[1:] != (len(layout.joints), 3) or frames.dtype.kind not in "fiu":
+            raise TrellisError(
+                f"{at(path)}: 'frames' is {frames.dtype} of shape {frames.shape}; (frames, "
+                f"{len(layout.joints)}, 3) numbers are expected of one recording"
+            )
+        return checked(path, "the recording", frames, layout)
+    if kind == ".json":
+        value = read_json(path)
+        value = value.get("skeletons") if isinstance(value, dict) else value
+        return json_frames(path, value, layout.joints)
+    return arranged(path, read_table(path, len(layout.joints)), layout)
+
+
+def read_table(path: Path, joints: int | None = None) -> Recorded:
+    """Rows of numbers, with or without a header; ``joints`` is how many there are, if known."""
+    lines = read_lines(path)
+    head = _cells(lines[0])
+    if not any(map(_NUMERIC.match, head)):
+        names, columns = _columns(path, head)
+        if len(lines) == 1:
+            raise TrellisError(f"{at(path)} has a header and no frames")
+        what = f"as many as the header has: {len(head)}"
+        rows = numbers(path, lines[1:], len(head), what, first=2)[:, columns]
+        return Recorded(points(path, rows, names, first=2), names)
+    width = len(head)
+    if joints is None:
+        if width % 3:
+            raise TrellisError(
+                f"{at(path, 1)}: {width} numbers are not x y z of some joints; name the columns "
+                "joint_x,joint_y,joint_z in a header (and a frame number 'frame'), or add a "
+                "layout.json"
+            )
+        joints = width // 3
+    numbered = int(width == 3 * joints + 1)
+    rows = numbers(path, lines, numbered + 3 * joints, f"x y z of {joints} joints")
+    labels = [f"joint {number}" for number in range(joints)]
+    return Recorded(points(path, rows[:, numbered:], labels), None)
+
+
+def arranged(path: Path, recorded: Recorded, layout: Layout) -> Frames:
+    """The layout's joints in the layout's order."""
+    if recorded.joints is None:
+        if recorded.frames.shape[1] != len(layout.joints):
+            raise TrellisError(
+                f"{at(path)} has {recorded.frames.shape[1]} joints; {len(layout.joints)} are "
+                "expected"
+            )
+        return recorded.frames
+    for one, others, told in (
+        (layout.joints, recorded.joints, "has no columns for"),
+        (recorded.joints, layout.joints, "has columns for what is no joint here:"),
+    ):
+        if missing := [name for name in one if name not in others]:
+            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+            raise TrellisError(f"{at(path, 1)} {told} {', '.join(map(brief, missing[:3]))}{more}")
+    order = [recorded.joints.index(name) for name in layout.joints]
+    return np.ascontiguousarray(recorded.frames[:, order])
+
+
+def _cells(line: str) -> list[str]:
+    mark = separator(line)
+    line = line.rstrip().removesuffix(mark) if mark else line
+    if mark is None:
+        return [cell.strip('"') for cell in line.split()]
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=mark), [])]
+    except csv.Error:
+        return line.split(mark)
+
+
+def _columns(path: Path, head: list[str]) -> tuple[tuple[str, ...], list[int]]:
+    """The joints that a header names, and the columns of their x y z."""
+    places: dict[str, dict[str, int]] = {}
+    for place, name in enumerate(head):
+        if name.lower() in UNUSED:
+            continue
+        match = _COLUMN.fullmatch(name)
+        if match is None:
+            raise TrellisError(
+                f"{at(path, 1)}: {brief(name)} is no column of a recording; they are called "
+                "joint_x, joint_y, joint_z"
+            )
+        axes = places.setdefault(match[1], {})
+        if match[2].lower() in axes:
+            raise TrellisError(f"{at(path, 1)}: the column {brief(name)} is there twice")
+        axes[match[2].lower()] = place
+    if not places:
+        raise TrellisError(f"{at(path, 1)}: no joints; columns are called joint_x and so on")
+    for joint, axes in places.items():
+        if missing := sorted(set("xyz") - set(axes)):
+            name = brief(f"{joint}_{missing[0]}")
+            raise TrellisError(f"{at(path, 1)}: the joint {brief(joint)} has no column {name}")
+    return tuple(places), [places[joint][axis] for joint in places for axis in "xyz"]

@@ -1,0 +1,197 @@
+"""People's own recordings in one file of numpy's."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.skeleton.folders import motion, write
+from trellis.errors import TrellisError
+from trellis.skeleton import Skeletons, load
+from trellis.skeleton.layouts import MEDIAPIPE_HAND
+from trellis.skeleton.readers.folds import HALVES
+
+LENGTHS = [3, 1, 4, 2]
+PIECES = [motion(length, 5, seed) for seed, length in enumerate(LENGTHS)]
+
+
+def arrays(**changes: Any) -> dict[str, NDArray[Any]]:
+    """Four recordings of five joints; a change to None takes an array away."""
+    made = {
+        "frames": np.concatenate(PIECES),
+        "lengths": LENGTHS,
+        "labels": ["walk", "sit", "walk", "sit"],
+        "test": [False, False, True, True],
+    } | changes
+    return {name: np.asarray(value) for name, value in made.items() if value is not None}
+
+
+def saved(folder: Path, **changes: Any) -> str:
+    np.savez(folder / "mine.npz", **arrays(**changes))  # type: ignore[arg-type]
+    return f"npz:{folder / 'mine.npz'}"
+
+
+def check(data: Skeletons) -> None:
+    for found, piece in zip(data.sequences, PIECES, strict=True):
+        np.testing.assert_array_equal(found, piece.astype(np.float32))
+
+
+def test_one_after_another(tmp_path: Path) -> None:
+    data = load(saved(tmp_path))
+    check(data)
+    assert data.classes == ("sit", "walk") and data.labels.tolist() == [1, 0, 1, 0]
+    [fold] = data.folds
+    assert (fold.train.tolist(), fold.test.tolist()) == ([0, 1], [2, 3])
+    assert data.layout.bones == () and data.layout.joints[4] == "joint 4"
+
+
+def test_padded_with_anything(tmp_path: Path) -> None:
+    padded = np.full((4, 6, 5, 3), np.nan)
+    for row, piece in zip(padded, PIECES, strict=True):
+        row[: len(piece)] = piece
+    check(load(saved(tmp_path, frames=padded)))
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int16])
+def test_numbers_of_any_kind(tmp_path: Path, kind: type) -> None:
+    frames: NDArray[Any] = np.concatenate(PIECES).astype(kind)
+    data = load(saved(tmp_path, frames=frames))
+    np.testing.assert_array_equal(np.concatenate(data.sequences), frames.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "names", "expected"),
+    [
+        ([7, 3, 7, 3], None, ("3", "7"), [1, 0, 1, 0]),
+        ([1, 0, 1, 0], ["a", "b"], ("a", "b"), [1, 0, 1, 0]),
+        (["b", "a", "b", "a"], ["b", "a"], ("b", "a"), [0, 1, 0, 1]),
+        ([b"b", b"a", b"b", b"a"], None, ("a", "b"), [1, 0, 1, 0]),
+        ([10, 9, 10, 9], None, ("9", "10"), [1, 0, 1, 0]),
+    ],
+)
+def test_labels(
+    tmp_path: Path, labels: Any, classes: Any, names: tuple[str, ...], expected: list[int]
+) -> None:
+    data = load(saved(tmp_path, labels=labels, classes=classes))
+    assert data.classes == names and data.labels.tolist() == expected
+
+
+def test_no_split_is_half_and_half_the_same_every_time(tmp_path: Path) -> None:
+    one, two = load(saved(tmp_path, test=None)), load(saved(tmp_path, test=None))
+    [fold], [again] = one.folds, two.folds
+    assert fold.name == HALVES
+    assert sorted(one.labels[fold.train]) == sorted(one.labels[fold.test]) == [0, 1]
+    assert fold.test.tolist() == again.test.tolist()
+
+
+def test_joints_and_bones(tmp_path: Path) -> None:
+    joints = ["hip", "knee", "foot", "head", "tail"]
+    data = load(saved(tmp_path, joints=joints, parents=[-1, 0, 1, 0, 0], roots=[0, 1]))
+    assert data.layout.joints == tuple(joints)
+    assert data.layout.bones == ((0, 1), (1, 2), (0, 3), (0, 4)) and data.layout.roots == (0, 1)
+    frames = motion(sum(LENGTHS), 21)
+    known = load(saved(tmp_path, frames=frames, joints=MEDIAPIPE_HAND.joints))
+    assert known.layout == MEDIAPIPE_HAND
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"frames": None}, "has no array 'frames'; it has 'lengths', 'labels', 'test'"),
+        ({"lengths": None}, "has no array 'lengths'"),
+        ({"labels": None}, "has no array 'labels'"),
+        ({"frames": np.zeros((10, 15))}, "'frames' is float64 of shape (10, 15)"),
+        ({"frames": np.zeros((10, 5, 2))}, "'frames' is"),
+        ({"frames": np.zeros((10, 0, 3))}, "there are no joints"),
+        ({"frames": np.zeros((10, 5, 3), complex)}, "'frames' is complex128"),
+        ({"frames": np.zeros((10, 5, 3), "U1")}, "'frames' is"),
+        ({"frames": np.zeros((4, 3, 5, 3))}, "'lengths' must be 4 numbers up to 3"),
+        ({"lengths": [3, 1, 4, 3]}, "'lengths' add up to 11, and 'frames' has 10"),
+        ({"lengths": [3, 1, 4, -2]}, "'lengths' is"),
+        ({"lengths": [3.0, 1, 4, 2]}, "'lengths' is float64"),
+        ({"labels": ["walk"]}, "1 'labels' for 4 recordings"),
+        ({"labels": [0.5, 1, 2, 3]}, "'labels' is float64"),
+        ({"labels": [b"\xff", b"a", b"a", b"a"]}, "'labels' is not UTF-8"),
+        ({"classes": ["walk", "walk"]}, "'classes' names one twice"),
+        ({"test": [True]}, "'test' must say"),
+        ({"test": [0, 1, 2, 3]}, "'test' must say"),
+        ({"test": [False] * 4}, "nothing to test on"),
+        ({"joints": ["a"]}, "'joints' must be 5 names"),
+        ({"joints": list("aabcd")}, "the joint 'a' is named twice"),
+        ({"parents": [0, 1, 2]}, "5 joints and 3 parents"),
+        ({"parents": [-1, 9, 0, 0, 0]}, "the parent of joint 1 is 9"),
+        ({"roots": ["nose"]}, "'nose' is no joint"),
+        ({"frames": np.array([None])}, "cannot be read as an .npz file (Object arrays"),
+        ({"labels": [], "lengths": [], "frames": np.zeros((0, 5, 3)), "test": None}, ""),
+    ],
+)
+def test_arrays_that_do_not_fit(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    source = saved(tmp_path, **changes)
+    for skip_bad in (False, True):
+        with pytest.raises(TrellisError) as told:
+            load(source, skip_bad=skip_bad)
+        assert said in str(told.value) and "mine.npz" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"lengths": [3, 0, 5, 2]}, "recording 1 has no frames"),
+        ({"labels": ["walk", "swim", "walk", "sit"], "classes": ["sit", "walk"]}, "recording 1"),
+        ({"labels": [1, 2, 1, 0], "classes": ["sit", "walk"]}, "label of recording 1"),
+        ({"labels": [1, -1, 1, 0], "classes": ["sit", "walk"]}, "label of recording 1"),
+        ({"classes": ["sit", "swim", "walk"]}, "the label swim has no recording"),
+    ],
+)
+def test_one_recording_or_label_that_does_not_fit(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    source = saved(tmp_path, **changes)
+    with pytest.raises(TrellisError, match=said):
+        load(source)
+    data = load(source, skip_bad=True)
+    assert len(data.left_out) == 1
+    assert len(data) == (4 if "swim has" in said else 3)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e20])
+def test_a_number_that_is_none_is_told_by_its_place(tmp_path: Path, value: float) -> None:
+    frames = np.concatenate(PIECES)
+    frames[6, 4, 2] = value
+    source = saved(tmp_path, frames=frames)
+    with pytest.raises(TrellisError, match=r"recording 2, frame 2, z of 'joint 4' is"):
+        load(source)
+    assert [item.name for item in load(source, skip_bad=True).left_out] == ["recording 2"]
+
+
+class Trap:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (pytest.fail, ("a pickle was loaded",))
+
+
+def test_pickles_are_never_loaded(tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.npz", pickle.dumps(Trap()))
+    with pytest.raises(TrellisError, match="pickles are never loaded"):
+        load(f"npz:{path}")
+    trapped = np.array([Trap(), Trap()], dtype=object)
+    np.savez(path, **arrays(labels=trapped))  # type: ignore[arg-type]
+    with pytest.raises(TrellisError, match="allow_pickle=False"):
+        load(f"npz:{path}")
+
+
+def test_files_that_are_no_npz(tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.npz", "")
+    with pytest.raises(TrellisError, match="is empty"):
+        load(f"npz:{path}")
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    with pytest.raises(TrellisError, match=r"is no \.npz file"):
+        load(f"npz:{tmp_path / 'one.npy'}")
+    with pytest.raises(TrellisError, match="is a folder"):
+        load(f"npz:{tmp_path}")
+    with pytest.raises(TrellisError, match="there is no file"):
+        load(f"npz:{tmp_path / 'none.npz'}")

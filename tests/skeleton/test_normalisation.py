@@ -1,0 +1,92 @@
+"""Normalisation: what it removes, what it keeps, and that it is part of a saved model."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from trellis.errors import TrellisError
+from trellis.skeleton import Layout, Normalisation, chunked
+
+ARM = Layout("arm", ("shoulder", "elbow", "hand"), (-1, 0, 1), roots=(0, 1))
+Array = NDArray[np.float32]
+
+
+def recordings(seed: int, count: int = 4, chunks: int = 5) -> Array:
+    random = np.random.default_rng(seed)
+    return random.normal(size=(count, 3, chunks * 3)).astype(np.float32)
+
+
+def moved(x: Array, by: tuple[float, float, float]) -> Array:
+    points = x.reshape(*x.shape[:2], -1, 3) + np.array(by, np.float32)
+    return points.reshape(x.shape).astype(np.float32)
+
+
+places = st.tuples(*[st.floats(-50, 50, width=16)] * 3)
+
+
+@given(seed=st.integers(0, 99), by=places)
+def test_where_it_took_place_does_not_matter(seed: int, by: tuple[float, float, float]) -> None:
+    x = recordings(seed)
+    fitted = Normalisation.fit(x, ARM)
+    np.testing.assert_allclose(fitted(moved(x, by)), fitted(x), atol=1e-4)
+    assert Normalisation.fit(moved(x, by), ARM).scale == pytest.approx(fitted.scale, rel=1e-4)
+
+
+@given(seed=st.integers(0, 99), unit=st.sampled_from([0.001, 0.1, 25.4, 1000]))
+def test_the_unit_of_length_does_not_matter(seed: int, unit: float) -> None:
+    x = recordings(seed)
+    inches = (x * np.float32(unit)).astype(np.float32)
+    one, two = Normalisation.fit(x, ARM), Normalisation.fit(inches, ARM)
+    np.testing.assert_allclose(one(x), two(inches), atol=1e-4)
+
+
+@given(seed=st.integers(0, 99))
+def test_roots_are_at_the_origin_on_average_and_the_spread_is_one(seed: int) -> None:
+    x = recordings(seed)
+    y = Normalisation.fit(x, ARM)(x)
+    roots = y.reshape(len(y), 3, -1, 3)[:, list(ARM.roots)]
+    np.testing.assert_allclose(roots.mean(axis=(1, 2)), 0, atol=1e-5)
+    assert y.std() == pytest.approx(1, rel=1e-4)
+
+
+@given(seed=st.integers(0, 99))
+def test_each_recording_is_treated_alone(seed: int) -> None:
+    x = recordings(seed)
+    fitted = Normalisation.fit(x, ARM)
+    np.testing.assert_array_equal(fitted(x)[1:2], fitted(x[1:2]))
+
+
+def test_motion_of_the_whole_skeleton_is_kept() -> None:
+    walk = np.zeros((10, 3, 3), np.float32)
+    walk[:, :, 0] = np.arange(10)[:, None]
+    y = Normalisation((0,), 1.0)(chunked([walk], 10)).reshape(3, 10, 3)
+    np.testing.assert_allclose(np.diff(y[:, :, 0], axis=1), 1)
+
+
+@given(seed=st.integers(0, 99))
+def test_saved_is_the_same(seed: int) -> None:
+    fitted = Normalisation.fit(recordings(seed), ARM)
+    assert Normalisation.from_dict(json.loads(json.dumps(fitted.to_dict()))) == fitted
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf")])
+def test_scales_that_are_none(scale: float) -> None:
+    with pytest.raises(TrellisError, match="scale of the coordinates"):
+        Normalisation((0,), scale)
+
+
+def test_a_skeleton_in_one_point_has_no_scale() -> None:
+    with pytest.raises(TrellisError, match="all joints of all recordings in one place"):
+        Normalisation.fit(np.ones((2, 3, 6), np.float32), ARM)
+
+
+@pytest.mark.parametrize("given_", [{}, {"roots": [0]}, {"roots": 0, "scale": 1}, {"roots": ["a"]}])
+def test_what_is_no_normalisation(given_: dict[str, object]) -> None:
+    with pytest.raises(TrellisError, match="is not a normalisation"):
+        Normalisation.from_dict(given_)
