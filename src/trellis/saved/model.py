@@ -1,0 +1,124 @@
+"""Saving a model as a folder, and loading it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any, TypeVar, overload
+
+import torch
+from torch import nn
+
+from trellis.errors import TrellisError
+from trellis.masks import Mask, Masks, masks_of, plain
+from trellis.masks.attach import detach
+from trellis.masks.slots import named_slots, tied
+from trellis.saved.folder import Folder, read_folder, write_folder
+from trellis.saved.registry import kind_named, name_of
+from trellis.saved.weights import fitted
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def save(
+    model: nn.Module, folder: str | PathLike[str], *, notes: Mapping[str, Any] | None = None
+) -> None:
+    """Write a model, masked or not, to a folder: ``model.safetensors`` and ``model.json``.
+
+    The weights are under the unpruned model's own keys and 0 where nothing is kept, so any
+    safetensors reader can use them; the masks lie beside them, a bit for each connection.
+    ``notes`` is any dictionary that JSON can hold. A parametrization of your own (weight norm,
+    say) is evaluated. Both files are written, or, if that fails, neither.
+
+    >>> import tempfile, trellis
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> masks = trellis.prune(model, torch.zeros(1, 4), sparsity=0.5)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(model, folder)
+    ...     fresh = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    ...     trellis.masks_of(load(folder, into=fresh)) == masks
+    True
+    """
+    masks = _masks(model)
+    if masks is None:
+        with plain(model):
+            state = dict(model.state_dict())
+    else:
+        state = masks.plain_state_dict(model)
+    name, architecture = name_of(model), None
+    if name is not None:
+        architecture = {"name": name, "arguments": model.described()}  # type: ignore[operator]
+    write_folder(folder, state, masks, architecture, notes or {})
+
+
+@overload
+def load(folder: str | PathLike[str], into: None = None) -> nn.Module: ...
+@overload
+def load(folder: str | PathLike[str], into: Model) -> Model: ...
+def load(folder: str | PathLike[str], into: nn.Module | None = None) -> nn.Module:
+    """Read what `save` wrote, masks and all, and return the model.
+
+    Without ``into`` this makes a model of the saved architecture, on the CPU, which Trellis can
+    do for its own (``trellis.skeleton.GCN``). With it, any model that has the same parameters
+    and buffers is loaded in place, and its masks, if it has any, give way to the saved ones.
+    Nothing is changed if a name or shape does not fit. No code is ever run from a folder.
+    """
+    saved = read_folder(folder)
+    return rebuilt(saved) if into is None else _loaded(saved, into)
+
+
+def _masks(model: nn.Module) -> Masks | None:
+    named = list(named_slots(model))
+    if all(slot.mask is None for _, slot in named):
+        return None
+    found = masks_of(model)
+    for group in tied(named, masked=False):
+        if len(apart := [name for name, _ in group if name in found]) > 1:
+            raise TrellisError(
+                f"{' and '.join(map(repr, apart))} are one tied parameter under different masks: "
+                "untie them first, or give them one mask"
+            )
+    return found
+
+
+def rebuilt(saved: Folder) -> nn.Module:
+    """A model of the architecture that a folder describes, with its weights and masks."""
+    if saved.architecture is None:
+        raise TrellisError(
+            f"{str(saved.path)!r} holds a model whose architecture is not one of Trellis's own: "
+            "give a model to load into, trellis.load(folder, into=model)"
+        )
+    kind = kind_named(saved.architecture["name"])
+    arguments = saved.architecture["arguments"]
+    try:
+        with torch.device("meta"):  # nothing is allocated for sizes that a file may claim
+            model = kind.rebuilt(arguments, saved.tensors)
+    except (TrellisError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as e:
+        reason = (str(e) or type(e).__name__).splitlines()[0]
+        raise TrellisError(
+            f"{str(saved.path)!r} describes no architecture that can be made: {reason:.300}"
+        ) from None
+    state = fitted(saved.path, saved.tensors, saved.aliases, model)
+    model.load_state_dict(state, assign=True)
+    return model if saved.masks is None else saved.masks.apply(model)
+
+
+def _loaded(saved: Folder, model: Model) -> Model:
+    named = dict(named_slots(model))
+    for name, slot in named.items():
+        if not all(isinstance(transform, Mask) for transform in slot.transforms):
+            raise TrellisError(
+                f"{name!r} has a parametrization of its own in the model to load into, and a "
+                "folder holds plain weights: load into the model without it"
+            )
+    with plain(model):
+        state = fitted(saved.path, saved.tensors, saved.aliases, model)
+    for name in saved.masks or ():
+        if name not in named:
+            raise TrellisError(
+                f"{str(saved.path)!r} has a mask for {name!r}, which is no parameter of the model"
+            )
+    for slot in named.values():
+        detach(slot)
+    model.load_state_dict(state)
+    return model if saved.masks is None else saved.masks.apply(model)

@@ -1,0 +1,182 @@
+"""The multi-head graph convolutional network of the paper."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..errors import TrellisError
+from ..saved.registry import registered
+from .stacked import stacked_gcn
+
+
+@registered("GCN")
+class GCN(nn.Module):
+    r"""Learned attention over joints, a convolution per head, a dense layer: one page.
+
+    A block maps node signals :math:`U^\top` (nodes × channels), for heads k = 1 … K, to
+
+    .. math::  f(A^k \, U^\top \, W^k)
+
+    with attention :math:`A^k` (nodes × nodes), convolution :math:`W^k` (channels × filters), and
+    f the ReLU. Heads are concatenated (the default), or summed before f as in the paper's text;
+    ``shared`` uses one convolution for all heads; ``blocks`` are stacked; the dense layer reads
+    all that the last one gives.
+
+    Shapes: (batch, nodes, channels) -> (batch, classes).
+
+    =================  =============================================  =========================
+    parameter          shape                                          defaults of the paper
+    =================  =============================================  =========================
+    blocks.0.attention    (heads, nodes, nodes)                       16 × 21 × 21
+    blocks.0.convolution  (heads, channels, filters)                  16 × 96 × 128
+    dense                 (classes, heads · nodes · filters)          45 × 43,008
+    =================  =============================================  =========================
+
+    >>> gcn = GCN(nodes=21, channels=96, classes=45)
+    >>> sum(weight.numel() for weight in gcn.parameters())
+    2139024
+    >>> gcn(torch.zeros(2, 21, 96)).shape
+    torch.Size([2, 45])
+
+    ``adjacency`` (nodes × nodes, or heads × nodes × nodes) is where every head's attention starts.
+    ``edges`` says what becomes of it: with ``"limit"`` there is no edge where it is zero, and none
+    is learnt; with ``"start"`` training may add some; with ``"fixed"`` it stays as it was
+    handcrafted, a constant that is neither trained, pruned nor counted.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 21,
+        channels: int = 96,
+        classes: int = 45,
+        heads: int = 16,
+        filters: int = 128,
+        blocks: int = 1,
+        shared: bool = False,
+        combine: str = "concat",
+        bias: bool = False,
+        adjacency: Any = None,
+        edges: str = "limit",
+    ) -> None:
+        super().__init__()
+        sizes = {"nodes": nodes, "channels": channels, "classes": classes, "heads": heads,
+                 "filters": filters, "blocks": blocks}  # fmt: skip
+        for name, size in sizes.items():
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                raise TrellisError(f"{name}={size!r} is not a whole number from 1 up")
+        if combine not in ("concat", "sum"):
+            raise TrellisError(f"combine={combine!r} is unknown: 'concat' or 'sum'")
+        if edges not in ("limit", "start", "fixed"):
+            raise TrellisError(f"edges={edges!r} is unknown: 'limit', 'start' or 'fixed'")
+        self.sizes: dict[str, Any] = sizes | {"shared": shared, "combine": combine, "bias": bias}
+        graph = None if adjacency is None else _graph(adjacency, heads, nodes)
+        width = filters * (heads if combine == "concat" else 1)
+        self.blocks = nn.Sequential(
+            *(
+                Block(nodes, channels if i == 0 else width, heads, filters, shared, combine, bias,
+                      graph, edges)
+                for i in range(blocks)
+            )
+        )  # fmt: skip
+        self.dense = nn.Linear(nodes * width, classes, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, nodes, channels) -> (batch, classes)."""
+        logits: Tensor = self.dense(self.blocks(x).flatten(1))
+        return logits
+
+    def stacked(self, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        """Many networks like this one: (networks, batch, nodes, channels) -> (…, classes)."""
+        edges: Any = self.blocks[0].edges
+        held = {
+            name: constant.expand(len(x), *constant.shape)
+            for name, constant in self.named_buffers()
+            if name.endswith(".attention")
+        }
+        return stacked_gcn(
+            {**weights, **held}, x, self.sizes["blocks"], self.sizes["combine"], edges
+        )
+
+    def described(self) -> dict[str, Any]:
+        """What a saved model says of its architecture; its edges lie among the tensors."""
+        block: Any = self.blocks[0]
+        held = "attention" in dict(block.named_buffers(recurse=False))
+        return self.sizes | {"limited": block.edges is not None, "fixed": held}
+
+    @classmethod
+    def rebuilt(cls, description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GCN:
+        """The inverse of `described`, for tensors by the names of a GCN's parameters."""
+        sizes = dict(description)
+        limited, fixed = sizes.pop("limited"), sizes.pop("fixed")
+        if f"blocks.{int(sizes['blocks']) - 1}.attention" not in tensors:
+            raise TrellisError(f"blocks={sizes['blocks']!r} and the tensors of other blocks")
+        gcn = cls(**sizes)
+        for block in gcn.blocks:
+            assert isinstance(block, Block)
+            like = torch.empty_like(block.attention, requires_grad=False)
+            if limited:
+                block.edges = like
+            if fixed:
+                block.hold(like)
+        return gcn
+
+
+class Block(nn.Module):
+    """(batch, nodes, channels) -> (batch, nodes, width); width is heads * filters, or filters."""
+
+    def __init__(
+        self, nodes: int, channels: int, heads: int, filters: int, shared: bool, combine: str,
+        bias: bool, graph: Tensor | None, edges: str,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.combine = combine
+        # Random, so that every connection has its chance (an identity to start from would take
+        # the whole budget of magnitude pruning), and small, so that training decides what is large.
+        attention = torch.randn(heads, nodes, nodes) / nodes
+        if graph is not None:
+            attention = graph * (1 + 0.1 * torch.randn(heads, nodes, nodes))
+        self.attention: Tensor = nn.Parameter(attention)
+        kernels = 1 if shared else heads
+        self.convolution = nn.Parameter(
+            torch.randn(kernels, channels, filters) * math.sqrt(2 / channels)
+        )
+        width = heads * filters if combine == "concat" else filters
+        self.bias = nn.Parameter(torch.zeros(width)) if bias else None
+        limit = graph is not None and edges == "limit"
+        self.edges: Tensor | None
+        self.register_buffer("edges", (graph != 0).float() if limit and graph is not None else None)
+        if graph is not None and edges == "fixed":
+            self.hold(graph.clone())
+
+    def hold(self, attention: Tensor) -> None:
+        """Make the attention this constant."""
+        del self.attention
+        self.register_buffer("attention", attention)
+
+    def forward(self, x: Tensor) -> Tensor:
+        attention = self.attention if self.edges is None else self.attention * self.edges
+        mixed = torch.einsum("kuv,bvc->bukc", attention, x)
+        if len(self.convolution) == 1:
+            signal = mixed @ self.convolution[0]
+        else:
+            signal = torch.einsum("bukc,kcf->bukf", mixed, self.convolution)
+        signal = signal.flatten(2) if self.combine == "concat" else signal.sum(dim=2)
+        return F.relu(signal if self.bias is None else signal + self.bias)
+
+
+def _graph(adjacency: Any, heads: int, nodes: int) -> Tensor:
+    graph = torch.as_tensor(adjacency, dtype=torch.float32)
+    if graph.shape not in ((nodes, nodes), (heads, nodes, nodes)):
+        raise TrellisError(
+            f"adjacency has the shape {tuple(graph.shape)}; with nodes={nodes} and heads={heads} "
+            f"it is {(nodes, nodes)} or {(heads, nodes, nodes)}"
+        )
+    if not graph.isfinite().all():
+        raise TrellisError("adjacency holds a value that is not finite")
+    return graph.expand(heads, nodes, nodes)

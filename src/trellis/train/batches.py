@@ -1,0 +1,64 @@
+"""The recordings of each step, and the noise on them: a matter of the seed and the step alone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def batch_count(recordings: int, most: int) -> int:
+    """How many batches of at most ``most`` an epoch over ``recordings`` has.
+
+    >>> batch_count(600, 600), batch_count(1020, 600)
+    (1, 2)
+    """
+    return -(-recordings // most)
+
+
+def batch_indices(recordings: int, most: int, epoch: int) -> list[Tensor]:
+    """The batches of an epoch, all of one size; what does not divide is left for another epoch.
+
+    All networks see the same batches, so that a stack reads the data once. One batch means all
+    recordings in their own order.
+
+    >>> [len(b) for b in batch_indices(1021, 600, epoch=3)]
+    [510, 510]
+    """
+    count = batch_count(recordings, most)
+    if count == 1:
+        return [torch.arange(recordings)]
+    generator = torch.Generator().manual_seed(epoch)
+    order = torch.randperm(recordings, generator=generator)
+    size = recordings // count
+    return [order[i * size : (i + 1) * size] for i in range(count)]
+
+
+class Noise:
+    """Gaussian noise for every network of a stack, the same whichever stack it trains in.
+
+    ``noise.onto(out, x, step)`` writes x (batch, …) plus fresh noise into out
+    (networks, batch, …).
+    """
+
+    def __init__(self, seeds: Sequence[int], deviation: float, device: torch.device) -> None:
+        self.seeds = list(seeds)
+        self.deviation = deviation
+        self.generator = torch.Generator(device)
+
+    def onto(self, out: Tensor, x: Tensor, step: int) -> None:
+        if self.deviation == 0:
+            out.copy_(x)
+            return
+        for i, seed in enumerate(self.seeds):
+            self.generator.manual_seed(_stream(seed, step))
+            out[i].normal_(0, self.deviation, generator=self.generator)
+        out.add_(x)
+
+
+def _stream(seed: int, step: int) -> int:
+    # Mixed, because torch's generator on a CPU looks at the lowest 32 bits of its seed alone.
+    mixed = hashlib.blake2b(f"{seed} {step}".encode(), digest_size=8).digest()
+    return int.from_bytes(mixed, "little") >> 1

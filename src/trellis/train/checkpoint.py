@@ -1,0 +1,168 @@
+"""Stopping a training and going on with it, as if nothing had happened.
+
+A checkpoint is one safetensors file: all tensors that change while training, and in its metadata
+how many epochs are done and what was being trained, on what, and how.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from ..errors import TrellisError
+from ..files import replacing
+from .training import Training
+
+HEADER, VERSION = "trellis.checkpoint", 1
+EVERY = 30.0  # seconds between two checkpoints
+
+
+def run(
+    training: Training,
+    checkpoint: Path | None = None,
+    *,
+    about: Mapping[str, Any] | None = None,
+    every: float | None = None,
+    watch: Callable[[Training], None] | None = None,
+) -> None:
+    """Train to the end, from ``checkpoint`` where there is one, writing one now and then.
+
+    On one device the result is the same, bit for bit, however often this is stopped and called
+    again. ``about`` is whatever else must be the same for that (the data's name, the weights
+    that training began with). ``every`` is in seconds. ``watch`` is called after every epoch. The
+    checkpoint stays: whoever has put the result away calls `remove_checkpoint`.
+
+    >>> from trellis.train import forward_of, recipe_named, stack
+    >>> model = torch.nn.Linear(2, 2)
+    >>> recipe = recipe_named("paper", epochs=5)
+    >>> x, y = torch.eye(2), torch.arange(2)
+    >>> training = Training(forward_of(model), stack([model]), x, y, recipe, seeds=[0])
+    >>> seen = []
+    >>> run(training, watch=lambda training: seen.append(training.epochs_done))
+    >>> seen
+    [1, 2, 3, 4, 5]
+    """
+    if checkpoint is not None and checkpoint.exists():
+        read_checkpoint(checkpoint, training, about)
+    last = time.monotonic()
+    while not training.done:
+        training.epoch()
+        if watch is not None:
+            watch(training)
+        late = time.monotonic() - last >= (EVERY if every is None else every)
+        if checkpoint is not None and (late or training.done):
+            write_checkpoint(checkpoint, training, about)
+            last = time.monotonic()
+
+
+def write_checkpoint(
+    path: Path, training: Training, about: Mapping[str, Any] | None = None
+) -> None:
+    """Write where a training stands, between two epochs, whole or not at all."""
+    header = {
+        "version": VERSION,
+        "epochs_done": training.epochs_done,
+        "settings": _settings(training, about),
+    }
+    tensors = {name: t.detach().cpu().clone() for name, t in training.tensors().items()}
+    with replacing(path) as [draft]:
+        safetensors.torch.save_file(tensors, draft, metadata={HEADER: json.dumps(header)})
+
+
+def read_checkpoint(path: Path, training: Training, about: Mapping[str, Any] | None = None) -> None:
+    """Put a training where a checkpoint of the same training stood; any other is refused."""
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            header = _header(path, file.metadata() or {})
+            _check_same(path, header["settings"], _settings(training, about))
+            names: list[str] = file.keys()
+            tensors = {name: file.get_tensor(name) for name in names}
+    except OSError as error:
+        raise TrellisError(f"{str(path)!r} cannot be read: {error}") from error
+    except safetensors.SafetensorError as error:
+        raise _damaged(path, f"not a whole safetensors file ({error})") from error
+    own = training.tensors()
+    for name, tensor in tensors.items():
+        if name in own and own[name].dtype != tensor.dtype:
+            raise _damaged(path, f"{name!r} is {tensor.dtype}, not {own[name].dtype}")
+    training.restore(tensors, header["epochs_done"])
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Remove a checkpoint, and what a process that was killed while writing it left beside it."""
+    for draft in path.parent.glob(f".{path.name}.*"):
+        draft.unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
+
+
+def _settings(training: Training, about: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Everything that the result depends on, as JSON holds it."""
+    recipe = {f"recipe.{name}": value for name, value in training.recipe.to_dict().items()}
+    own = recipe | {
+        "epochs": training.epochs,
+        "rate": training.first_rate,
+        "seeds": list(training.noise.seeds),
+        "precision": training.precision,
+        "device": training.x.device.type,
+        "recordings": _sha256({"x": training.x, "y": training.y}),
+        "masks": _sha256(training.masks),
+        "weights": {name: list(weight.shape) for name, weight in training.weights.items()},
+    }
+    result: dict[str, Any] = json.loads(json.dumps(own | dict(about or {}), allow_nan=False))
+    return result
+
+
+def _sha256(tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        digest.update(flat.view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _header(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        header = json.loads(metadata.get(HEADER, "null"))
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, f"its header is not JSON ({error})") from None
+    if not isinstance(header, dict) or not isinstance(header.get("settings"), dict):
+        raise _damaged(path, f"it has no {HEADER!r} header")
+    if header.get("version") != VERSION:
+        raise TrellisError(
+            f"{str(path)!r} is a checkpoint of version {header.get('version')!r}; this release "
+            f"reads version {VERSION}: remove it to train from the start"
+        )
+    done = header.get("epochs_done")
+    if isinstance(done, bool) or not isinstance(done, int) or done < 0:
+        raise _damaged(path, f"it says {done!r} epochs are done")
+    return header
+
+
+def _check_same(path: Path, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
+    differ = [
+        f"{name} was {stored.get(name)!r:.60} and is {wanted.get(name)!r:.60}"
+        for name in dict.fromkeys([*wanted, *stored])
+        if stored.get(name) != wanted.get(name)
+    ]
+    if differ:
+        more = f" and {len(differ) - 3} more" if len(differ) > 3 else ""
+        raise TrellisError(
+            f"the checkpoint {str(path)!r} is of another training: {'; '.join(differ[:3])}{more}. "
+            "Go on with the settings it was begun with, or remove it to train from the start"
+        )
+
+
+def _damaged(path: Path, what: str) -> TrellisError:
+    return TrellisError(
+        f"{str(path)!r} is not a sound checkpoint: {what}. Remove it to train from the start"
+    )

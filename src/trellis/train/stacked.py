@@ -1,0 +1,64 @@
+"""Many networks of one architecture as one: every parameter gets a first dimension, networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import TrellisError
+
+Weights = dict[str, Tensor]  # by parameter name, (networks, *shape)
+# (weights, inputs (networks, batch, ...)) -> outputs (networks, batch, ...)
+Forward = Callable[[Mapping[str, Tensor], Tensor], Tensor]
+
+
+def stack(models: Sequence[nn.Module]) -> Weights:
+    """The parameters of networks of one architecture, one behind the other.
+
+    >>> {name: tuple(w.shape) for name, w in stack([nn.Linear(3, 2) for _ in range(5)]).items()}
+    {'weight': (5, 2, 3), 'bias': (5, 2)}
+    """
+    states = [dict(model.named_parameters()) for model in models]
+    if not states:
+        raise TrellisError("there are no networks to stack")
+    shapes = [{name: tuple(w.shape) for name, w in state.items()} for state in states]
+    for other in shapes[1:]:
+        if other != shapes[0]:
+            raise TrellisError(
+                f"networks of different architectures cannot be stacked: {shapes[0]} and {other}"
+            )
+    return {name: torch.stack([s[name].detach() for s in states]) for name in states[0]}
+
+
+def unstack(weights: Mapping[str, Tensor], models: Sequence[nn.Module]) -> None:
+    """Write network i of a stack into ``models[i]``."""
+    with torch.no_grad():
+        for i, model in enumerate(models):
+            for name, parameter in model.named_parameters():
+                parameter.copy_(weights[name][i])
+
+
+def forward_of(model: nn.Module) -> Forward:
+    """A function that runs a whole stack of networks like ``model``.
+
+    A model that knows how (a method ``stacked(weights, inputs)``) is asked; any other is mapped
+    over its parameters by ``torch.func.vmap``, in evaluation mode.
+
+    >>> model = nn.Linear(3, 2)
+    >>> weights = stack([model, model])
+    >>> forward_of(model)(weights, torch.zeros(2, 7, 3)).shape
+    torch.Size([2, 7, 2])
+    """
+    own = getattr(model, "stacked", None)
+    if own is not None:
+        return own  # type: ignore[no-any-return]
+    buffers: dict[str, Any] = dict(model.named_buffers())
+
+    def one(weights: dict[str, Tensor], inputs: Tensor) -> Tensor:
+        return torch.func.functional_call(model, (weights, buffers), (inputs,))  # type: ignore[no-any-return]
+
+    mapped = torch.func.vmap(one)
+    return lambda weights, inputs: mapped(dict(weights), inputs)

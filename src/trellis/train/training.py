@@ -1,0 +1,183 @@
+"""The training loop: a stack of networks, one epoch after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..errors import TrellisError
+from .adam import Adam
+from .batches import Noise, batch_count, batch_indices
+from .rates import SpeedRule, cosine
+from .recipe import Recipe
+from .replay import Replay
+from .stacked import Forward, Weights
+
+PRECISIONS = ("fp32", "tf32", "bf16")
+
+
+class Training:
+    """Networks of one architecture, trained side by side on the same recordings.
+
+    ``weights`` is a stack, (networks, …) each, and is trained in place; ``x`` (recordings, …) and
+    ``y`` (recordings,) lie on its device. ``masks``, where given, are a stack too: what they
+    remove is set to zero and stays there. ``tune`` takes the recipe's rate and length for tuning.
+
+    Each network's result is the same, to rounding, whichever others it is stacked with: batches
+    depend on the epoch, noise on the network's seed and the step.
+
+    >>> x, y = torch.eye(4), torch.arange(4)
+    >>> model = torch.nn.Linear(4, 4)
+    >>> from trellis.train import forward_of, recipe_named, stack
+    >>> weights = stack([model])
+    >>> recipe = recipe_named("default", epochs=50, rate=0.1)
+    >>> training = Training(forward_of(model), weights, x, y, recipe, seeds=[0])
+    >>> while not training.done:
+    ...     training.epoch()
+    >>> accuracies(forward_of(model), weights, x, y)
+    tensor([1.])
+    """
+
+    def __init__(
+        self,
+        forward: Forward,
+        weights: Weights,
+        x: Tensor,
+        y: Tensor,
+        recipe: Recipe,
+        *,
+        seeds: Sequence[int],
+        masks: Mapping[str, Tensor] | None = None,
+        tune: bool = False,
+        precision: str = "fp32",
+    ) -> None:
+        sample = next(iter(weights.values()))
+        if len(sample) != len(seeds):
+            raise TrellisError(f"{len(sample)} networks and {len(seeds)} seeds: give one each")
+        if len(x) != len(y) or len(x) == 0:
+            raise TrellisError(f"{len(x)} recordings and {len(y)} labels to train on")
+        if precision not in PRECISIONS:
+            raise TrellisError(f"precision={precision!r} is unknown: {', '.join(PRECISIONS)}")
+        if precision != "fp32" and sample.device.type != "cuda":
+            raise TrellisError(f"precision={precision!r} is for GPUs; on the CPU use 'fp32'")
+        self.forward, self.weights, self.recipe = forward, weights, recipe
+        self.x, self.y, self.precision = x.to(sample.dtype), y, precision
+        self.epochs = recipe.tune_epochs if tune else recipe.epochs
+        self.first_rate = recipe.tune_rate if tune else recipe.rate
+        self.epochs_done = 0
+        self.masks = {n: m.to(sample.device, torch.bool) for n, m in (masks or {}).items()}
+        for name, mask in self.masks.items():
+            weights[name].mul_(mask)
+
+        count = len(seeds)
+        self.batches = batch_count(len(x), recipe.batch)
+        size = len(x) // self.batches
+        self.noise = Noise(seeds, recipe.noise, sample.device)
+        self.inputs = torch.empty(count, size, *x.shape[1:], dtype=self.x.dtype, device=x.device)
+        self.targets = torch.empty(size, dtype=y.dtype, device=y.device)
+        self.loss = torch.zeros(count, device=sample.device, dtype=sample.dtype)
+        self.hits = torch.zeros(count, device=sample.device, dtype=sample.dtype)
+        self.rates = torch.full((count,), self.first_rate, device=sample.device)
+        self.rule = SpeedRule(self.rates, self.first_rate) if recipe.schedule == "speed" else None
+        self.adam = Adam(weights, self.masks, recipe.momentum, recipe.decay)
+        self.replay = Replay(self.tensors(), sample.device)
+
+    @property
+    def done(self) -> bool:
+        return self.epochs_done >= self.epochs
+
+    def epoch(self) -> None:
+        """See every recording once (but for what does not divide into batches)."""
+        order = batch_indices(len(self.x), self.recipe.batch, self.epochs_done)
+        for i, chosen in enumerate(order):
+            step = self.epochs_done * self.batches + i
+            if self.rule is None:
+                self.rates.fill_(cosine(self.first_rate, step, self.epochs * self.batches))
+            if self.batches == 1:
+                batch, targets = self.x, self.y
+            else:
+                chosen = chosen.to(self.x.device)
+                batch, targets = self.x[chosen], self.y[chosen]
+            self.noise.onto(self.inputs, batch, step)
+            self.targets.copy_(targets)
+            with arithmetic(self.precision):
+                self.replay(self._step)
+        self.epochs_done += 1
+
+    def _step(self) -> None:
+        leaves = [w.detach().requires_grad_() for w in self.weights.values()]
+        with autocast(self.precision, self.inputs.device):
+            logits = self.forward(
+                dict(zip(self.weights, leaves, strict=True)), self.inputs
+            )  # networks, batch, classes
+        wide = logits.to(self.loss.dtype)
+        targets = self.targets.expand(len(wide), -1)
+        losses = F.cross_entropy(
+            wide.transpose(1, 2), targets, reduction="none", label_smoothing=self.recipe.smoothing
+        ).mean(1)
+        gradients = torch.autograd.grad(losses.sum(), leaves)
+        self.adam.step(gradients, self.rates)
+        with torch.no_grad():
+            self.loss.copy_(losses)
+            self.hits.copy_((wide.argmax(2) == targets).to(self.hits.dtype).mean(1))
+            if self.rule is not None:
+                self.rule.step(losses.detach().to(self.rates.dtype))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that changes while training; copy into them to go back to an earlier moment."""
+        found = {f"weights.{name}": weight for name, weight in self.weights.items()}
+        found |= {"rates": self.rates, "last.loss": self.loss, "last.hits": self.hits}
+        found |= self.adam.tensors()
+        if self.rule is not None:
+            found |= {f"rule.{name}": value for name, value in self.rule.tensors().items()}
+        return found
+
+    def restore(self, tensors: Mapping[str, Tensor], epochs_done: int) -> None:
+        """Go on from what ``tensors()`` gave after ``epochs_done`` epochs."""
+        own = self.tensors()
+        if tensors.keys() != own.keys():
+            raise TrellisError(
+                "the checkpoint is of another training: "
+                f"{sorted(tensors.keys() ^ own.keys())[0]!r} is in only one of them"
+            )
+        for name, value in own.items():
+            if tensors[name].shape != value.shape:
+                raise TrellisError(
+                    f"the checkpoint is of another training: {name!r} has the shape "
+                    f"{tuple(tensors[name].shape)}, not {tuple(value.shape)}"
+                )
+        for name, value in own.items():
+            value.copy_(tensors[name])
+        self.epochs_done = epochs_done
+
+
+@contextmanager
+def arithmetic(precision: str) -> Iterator[None]:
+    """Let matrix products round as ``precision`` allows, and put things back afterwards."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest" if precision == "fp32" else "high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def autocast(precision: str, device: torch.device) -> torch.autocast:
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
+
+
+@torch.no_grad()
+def predictions(forward: Forward, weights: Weights, x: Tensor, batch: int = 600) -> Tensor:
+    """The class each network gives each recording: (networks, recordings)."""
+    count = len(next(iter(weights.values())))
+    found = [forward(weights, part.expand(count, *part.shape)).argmax(2) for part in x.split(batch)]
+    return torch.cat(found, dim=1)
+
+
+def accuracies(forward: Forward, weights: Weights, x: Tensor, y: Tensor) -> Tensor:
+    """The share of recordings each network gets right: (networks,)."""
+    return (predictions(forward, weights, x) == y).float().mean(1)

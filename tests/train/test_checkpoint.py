@@ -1,0 +1,149 @@
+"""A training that was stopped ends as one that was not."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from tests.train.networks import gcn, recordings, some_masks
+from trellis.errors import TrellisError
+from trellis.train import (
+    Recipe,
+    Training,
+    forward_of,
+    read_checkpoint,
+    recipe_named,
+    run,
+    stack,
+    write_checkpoint,
+)
+
+RECIPES = {
+    "speed": recipe_named("paper", epochs=9, rate=0.01),
+    "cosine": recipe_named("default", epochs=9, tune_epochs=8, rate=0.01, decay=0.01),
+    "speed in batches": recipe_named("paper", epochs=9, rate=0.01, batch=10, noise=0.1),
+    "cosine in batches": recipe_named("default", epochs=9, rate=0.01, batch=10),
+}
+
+
+def training(recipe: Recipe, *, masked: bool = False, **changes: Any) -> Training:
+    models = [gcn(seed).float() for seed in (0, 1)]
+    x, y = recordings(30)
+    masks = None
+    if masked:
+        parts = [some_masks(seed, models[0]) for seed in (0, 1)]
+        masks = {name: torch.stack([part[name] for part in parts]) for name in parts[0]}
+    given: dict[str, Any] = {"seeds": (0, 1), "masks": masks} | changes
+    x = given.pop("x", x.float())
+    return Training(forward_of(models[0]), stack(models), x, y, recipe, **given)
+
+
+class Killed(Exception):
+    pass
+
+
+def kill_after(epochs: int) -> Any:
+    def watch(running: Training) -> None:
+        if running.epochs_done == epochs:
+            raise Killed
+
+    return watch
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(
+        torch.equal(tensor.nan_to_num(-1), other[name].nan_to_num(-1))
+        for name, tensor in one.items()
+    )
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("name", RECIPES)
+def test_resumed_is_uninterrupted_bit_for_bit(tmp_path: Path, name: str, masked: bool) -> None:
+    whole = training(RECIPES[name], masked=masked)
+    run(whole)
+    path = tmp_path / "checkpoint"
+    # Killed three times; the checkpoint on disk is then up to two epochs old.
+    for epochs in (2, 5, 7):
+        with pytest.raises(Killed):
+            run(
+                training(RECIPES[name], masked=masked),
+                path,
+                every=0 if epochs != 5 else 1e9,
+                watch=kill_after(epochs),
+            )
+    resumed = training(RECIPES[name], masked=masked)
+    run(resumed, path, every=0)
+    assert resumed.epochs_done == 9
+    assert same(resumed.tensors(), whole.tensors())
+    assert os.listdir(tmp_path) == ["checkpoint"]
+
+
+def test_a_finished_checkpoint_is_the_result(tmp_path: Path) -> None:
+    """Killed between the last epoch and the saving of the model, nothing is trained again."""
+    whole = training(RECIPES["cosine"])
+    run(whole, tmp_path / "c")
+    again = training(RECIPES["cosine"])
+    run(again, tmp_path / "c", watch=lambda _: pytest.fail("trained again"))
+    assert same(again.tensors(), whole.tensors())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seeds": (0, 2)}, r"seeds was \[0, 1\] and is \[0, 2\]"),
+        ({"tune": True}, "epochs was 9 and is 8; rate was"),
+        ({"masked": True}, "masks was"),
+        ({"x": recordings(30, seed=1)[0].float()}, "recordings was"),
+        ({"recipe": dataclasses.replace(RECIPES["cosine"], decay=0.5)}, "recipe.decay was 0.01"),
+    ],
+)
+def test_a_checkpoint_of_another_training_is_refused_with_what_differs(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    begun = training(RECIPES["cosine"])
+    begun.epoch()
+    write_checkpoint(tmp_path / "c", begun)
+    other = training(changes.pop("recipe", RECIPES["cosine"]), **changes)
+    before = {name: tensor.clone() for name, tensor in other.tensors().items()}
+    with pytest.raises(TrellisError, match=message):
+        read_checkpoint(tmp_path / "c", other)
+    assert same(before, other.tensors()) and other.epochs_done == 0
+
+
+def test_what_the_caller_says_must_be_the_same_too(tmp_path: Path) -> None:
+    begun = training(RECIPES["cosine"])
+    write_checkpoint(tmp_path / "c", begun, {"source": "hands45"})
+    with pytest.raises(TrellisError, match="source was 'hands45' and is 'sbu:x'"):
+        read_checkpoint(tmp_path / "c", training(RECIPES["cosine"]), {"source": "sbu:x"})
+
+
+def test_damaged_checkpoints_are_one_error(tmp_path: Path) -> None:
+    begun = training(RECIPES["speed"])
+    path = tmp_path / "c"
+    write_checkpoint(path, begun)
+    content = path.read_bytes()
+    for cut in (0, 5, 100, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:cut])
+        with pytest.raises(TrellisError, match="not a sound checkpoint"):
+            read_checkpoint(path, begun)
+    safetensors.torch.save_file({"a": torch.ones(1)}, path)
+    with pytest.raises(TrellisError, match="it has no 'trellis"):
+        read_checkpoint(path, begun)
+    for old, new in (
+        (b'"version\\": 1', b'"version\\": 7'),
+        (b'"epochs_done\\": 0', b'"epochs_done\\": -'),
+        (b"adam.count", b"adam.cxunt"),
+        (b'"adam.count":{"dtype":"F64"', b'"adam.count":{"dtype":"I64"'),
+    ):
+        assert old in content
+        path.write_bytes(content.replace(old, new))
+        with pytest.raises(TrellisError, match="checkpoint"):
+            read_checkpoint(path, begun)
