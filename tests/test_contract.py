@@ -1,7 +1,11 @@
 """The public names: others call these."""
 
 import inspect
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +20,42 @@ SIGNATURES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "audit": (trellis.audit, {"model": REQUIRED, "example_inputs": None}),
     "trace": (trellis.trace, {"model": REQUIRED, "example_inputs": None}),
     "masks_of": (trellis.masks_of, {"model": REQUIRED}),
-    "load": (trellis.Masks.load, {"path": REQUIRED}),
+    "Masks.load": (trellis.Masks.load, {"path": REQUIRED}),
+    "save": (trellis.save, {"model": REQUIRED, "folder": REQUIRED, "notes": None}),
+    "load": (trellis.load, {"folder": REQUIRED, "into": None}),
+    "GCN": (
+        trellis.skeleton.GCN,
+        {
+            "nodes": 21,
+            "channels": 96,
+            "classes": 45,
+            "heads": 16,
+            "filters": 128,
+            "blocks": 1,
+            "shared": False,
+            "combine": "concat",
+            "bias": False,
+            "adjacency": None,
+            "edges": "limit",
+        },
+    ),
+    "Pruner": (
+        trellis.Pruner,
+        {
+            "model": REQUIRED,
+            "example_inputs": None,
+            "sparsity": None,
+            "keep": None,
+            "schedule": REQUIRED,
+            "regrow": 0.0,
+            "group": None,
+            "options": REQUIRED,  # those of prune
+        },
+    ),
+    "Schedule": (
+        trellis.Schedule,
+        {"curve": REQUIRED, "begin": 0, "end": None, "every": 1, "start": 0.0},
+    ),
     "prune": (
         trellis.prune,
         {
@@ -57,7 +96,24 @@ def test_the_public_face_is_documented_and_complete() -> None:
     for name in trellis.__all__:
         assert inspect.getdoc(getattr(trellis, name)), name
     wanted = {"Masks", "TrellisError", "audit", "masks_of", "prune", "rule", "trace"}
-    assert wanted <= set(trellis.__all__)
+    assert wanted | {"Pruner", "Schedule", "load", "save", "skeleton"} <= set(trellis.__all__)
+
+
+def test_whoever_only_prunes_does_not_wait_for_skeletons() -> None:
+    program = (
+        "import sys, trellis; before = 'trellis.skeleton' in sys.modules; "
+        "print(before, trellis.skeleton.GCN.__name__)"
+    )
+    source = str(Path(trellis.__file__).parents[1])
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stdout == "False GCN\n", ran.stderr
+    assert not hasattr(trellis, "skeletons")
 
 
 def test_every_error_is_one_of_ours() -> None:

@@ -4,22 +4,48 @@ Prune PyTorch models to extreme sparsity so that every weight that is kept still
 from an input to an output.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from .errors import TrellisError
 from .masks import Masks, masks_of
 from .paths.audit import Audit, audit
+from .saved import load, save
 from .select.prune import prune
 from .trace import Trellis, rule, trace
+
+if TYPE_CHECKING:
+    from . import skeleton
+    from .train.pruner import Pruner
+    from .train.schedule import Schedule
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Audit",
     "Masks",
+    "Pruner",
+    "Schedule",
     "Trellis",
     "TrellisError",
     "audit",
+    "load",
     "masks_of",
     "prune",
     "rule",
+    "save",
+    "skeleton",
     "trace",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # On first use: whoever only prunes does not wait for readers, networks and
+    # training to be imported.
+    if name == "skeleton":
+        return importlib.import_module(".skeleton", __name__)
+    if name in ("Pruner", "Schedule"):
+        return getattr(importlib.import_module(f".train.{name.lower()}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,8 +13,8 @@ from torch.nn.utils import prune
 
 import trellis
 from tests.cli.models import Tied, mlp
-from trellis.cli.weights import load_weights, read_tensors, write_weights
 from trellis.errors import TrellisError
+from trellis.saved.weights import load_weights, read_tensors, write_weights
 
 AUDIT = ("audit", "tests.cli.models:mlp", "--input", "1x16", "--weights")
 
@@ -108,6 +108,15 @@ def test_files_that_are_none(fails: Callable[..., str], tmp_path: Path) -> None:
 def test_a_masks_file_is_no_weights_file(fails: Callable[..., str], tmp_path: Path) -> None:
     trellis.Masks({"0.weight": torch.ones(32, 16, dtype=torch.bool)}).save(tmp_path / "m")
     assert "holds masks, not weights: pass it as --masks" in fails(*AUDIT, "m")
+
+
+def test_the_weights_of_a_saved_model_can_be_read(tmp_path: Path) -> None:
+    model = mlp()
+    masks = trellis.prune(model, torch.zeros(1, 16), sparsity=0.9)
+    trellis.save(model, tmp_path / "m")
+    fresh = mlp()
+    load_weights(fresh, tmp_path / "m" / "model.safetensors")
+    assert all(torch.equal(fresh.state_dict()[n] != 0, mask) for n, mask in masks.items())
 
 
 def test_a_factory_that_prunes_takes_no_weights(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ Target = Annotated[
     str,
     tyro.conf.Positional,
     tyro.conf.arg(
-        metavar="MODULE:FACTORY",
+        metavar="MODULE:FACTORY|FOLDER",
         help="The model, as package.module:factory: a function or class that is called with no "
         "arguments and returns a torch.nn.Module, or a module itself. Looked for in the current "
-        "folder and among installed packages.",
+        "folder and among installed packages. Or the folder of a saved model, such as `trellis "
+        "train` writes: it brings its weights, masks and inputs.",
     ),
 ]
 

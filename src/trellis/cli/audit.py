@@ -11,10 +11,8 @@ import tyro
 import trellis
 from trellis.cli.arguments import Inputs, Json, Target, Weights
 from trellis.cli.aside import aside
-from trellis.cli.inputs import example_inputs
+from trellis.cli.opened import opened
 from trellis.cli.tables import print_audit, print_json
-from trellis.cli.target import load_model
-from trellis.cli.weights import load_weights
 from trellis.errors import TrellisError
 
 MasksIn = Annotated[
@@ -47,17 +45,16 @@ def audit(
     Changes nothing. In continuous integration, keep dead weights out with
 
       trellis audit shop.models:detector --weights pruned.safetensors --input 1x3x224x224 --fail-under 1.0
+
+    A model that was saved as a folder needs no more than its name: trellis audit hands
     """  # noqa: E501  (an example must be one line to be copied)
     if fail_under is not None and not 0 <= fail_under <= 1:
         raise TrellisError(f"--fail-under {fail_under}: give a fraction from 0 to 1, such as 1.0")
-    examples = example_inputs(inputs)
-    model = load_model(target)
+    given = opened(target, inputs, weights)
     with aside():
-        if weights is not None:
-            load_weights(model, weights)
         if masks is not None:
-            trellis.Masks.load(masks).apply(model)
-        found = trellis.audit(model, examples)
+            trellis.Masks.load(masks).apply(given.model)
+        found = trellis.audit(given.model, given.examples)
     passed = fail_under is None or found.live_fraction >= fail_under
     if as_json:
         about = {

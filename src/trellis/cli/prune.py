@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
-from torch import Tensor, nn
+from torch import Tensor
 
 import trellis
 from trellis.cli.arguments import Inputs, Json, Target, Weights
 from trellis.cli.aside import aside
-from trellis.cli.inputs import example_inputs
+from trellis.cli.fitting import Overwrite, check_folder
+from trellis.cli.opened import Opened, is_folder, opened
 from trellis.cli.tables import print_change, print_json
-from trellis.cli.target import load_model
-from trellis.cli.weights import load_weights, read_tensors, write_weights
 from trellis.errors import TrellisError
 from trellis.files import check_writable, replacing
+from trellis.saved.weights import read_tensors, write_weights
 
 arg = tyro.conf.arg
 Sparsity = Annotated[
@@ -30,9 +30,10 @@ Keep = Annotated[
 Out = Annotated[
     Path | None,
     arg(
-        metavar="FILE",
+        metavar="FILE|FOLDER",
         help="Where to write the pruned weights: a plain state dict in safetensors, zero where "
-        "nothing is kept. Tied parameters are stored once.",
+        "nothing is kept. Tied parameters are stored once. A model that comes from a folder is "
+        "written to a folder, masks and all.",
     ),
 ]
 MasksOut = Annotated[Path | None, arg(metavar="FILE", help="Where to write the masks file.")]
@@ -111,6 +112,7 @@ def prune(
     seed: Seed = 0,
     cover_outputs: CoverOutputs = True,
     ignore: Ignore = (),
+    overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> int:
     """Keep the best connections of a model, so that every kept one is on a path.
@@ -118,24 +120,24 @@ def prune(
     Prints an audit before and after. Without --out and --masks nothing is written.
 
       trellis prune shop.models:detector --weights trained.safetensors --input 1x3x224x224 --sparsity 0.99 --out pruned.safetensors
+      trellis prune hands --sparsity 0.99 --out small
+
+    The second prunes a model that `trellis train` wrote; `trellis tune` then brings back accuracy.
     """  # noqa: E501  (an example must be one line to be copied)
-    _check_files(out, masks)
-    examples = example_inputs(inputs)
+    _check_files(out, masks, folder=is_folder(target), overwrite=overwrite)
     options: dict[str, Any] = {
         "method": method, "saliency": _saliency(saliency), "scope": _scope(scope),
         "consistent": {"auto": None, "yes": True, "no": False}[consistent],
         "surrogate": surrogate, "inverse_alpha": inverse_alpha, "row_normalize": row_normalize,
         "stochastic": stochastic, "seed": seed, "cover_outputs": cover_outputs, "ignore": ignore,
     }  # fmt: skip
-    model = load_model(target)
+    given = opened(target, inputs, weights)
     with aside():
-        if weights is not None:
-            load_weights(model, weights)
-        net = trellis.trace(model, examples)
+        net = trellis.trace(given.model, given.examples)
         before = trellis.audit(net)
         found = trellis.prune(net, sparsity=sparsity, keep=keep, **options)
         after = trellis.audit(net)
-    _write(model, found, out, masks)
+    _write(given, found, out, masks)
     if as_json:
         print_json(
             {
@@ -175,18 +177,24 @@ def _scope(given: str) -> str | Mapping[str, int]:
     return counts
 
 
-def _check_files(*paths: Path | None) -> None:
-    given = [path for path in paths if path is not None]
-    for path in given:
+def _check_files(out: Path | None, masks: Path | None, *, folder: bool, overwrite: bool) -> None:
+    if folder and out is not None:
+        check_folder(out, overwrite=overwrite)
+    given = [path for path in (out, masks) if path is not None]
+    for path in given[folder and out is not None :]:
         check_writable(path)
     if len({path.resolve() for path in given}) < len(given):
         raise TrellisError(f"--out and --masks are both {str(given[0])!r}: name two files")
 
 
-def _write(model: nn.Module, found: trellis.Masks, out: Path | None, masks: Path | None) -> None:
+def _write(given: Opened, found: trellis.Masks, out: Path | None, masks: Path | None) -> None:
     """Both files, or neither."""
-    with replacing(*filter(None, (out, masks))) as drafts:
-        if out is not None:
-            write_weights(drafts[0], found.plain_state_dict(model))
+    folder = given.notes is not None
+    with replacing(*filter(None, (None if folder else out, masks))) as drafts:
+        if out is not None and not folder:
+            write_weights(drafts[0], found.plain_state_dict(given.model))
         if masks is not None:
-            found.save(drafts[-1], model)
+            found.save(drafts[-1], given.model)
+        if out is not None and folder:
+            counts = {"budget": found.budget, "kept": found.kept, "total": found.total}
+            given.save(out, {"step": "prune"} | counts | found.provenance["options"])

@@ -27,7 +27,8 @@ def load_model(target: str) -> nn.Module:
     module, colon, path = target.partition(":")
     if not (colon and path and module) or not all(map(str.isidentifier, module.split("."))):
         raise TrellisError(
-            f"{target!r} names no model: write package.module:factory, such as shop.models:detector"
+            f"{target!r} names no model: write package.module:factory, such as "
+            "shop.models:detector, or the folder of a saved one"
         )
     with _current_folder_first(), aside():
         found = _attribute(_import(module), path, target)

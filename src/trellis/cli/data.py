@@ -1,0 +1,220 @@
+"""``trellis data``: what a source of recordings holds, and what one of them looks like."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import tyro
+
+from trellis.cli.animation import page
+from trellis.cli.arguments import Json
+from trellis.cli.tables import console, print_json, show, table
+from trellis.errors import TrellisError
+from trellis.files import check_writable, replacing
+from trellis.skeleton import Skeletons, load
+from trellis.skeleton.readers.text import shown
+
+arg = tyro.conf.arg
+LISTED = 10  # of what was left out; --json has all
+
+Source = Annotated[
+    str,
+    tyro.conf.Positional,
+    arg(
+        metavar="SOURCE",
+        help="fpha:PATH, sbu:PATH, nw-ucla:PATH, shrec17:PATH, mtm1:PATH: a published set, as it "
+        "unpacks. npz:PATH, csv:PATH: recordings of your own. hands45: built in, synthetic.",
+    ),
+]
+Protocol = Annotated[
+    str | None,
+    arg(
+        metavar="NAME",
+        help="How recordings are divided: fpha 1:1 (the default) or subjects, shrec17 14 (the "
+        "default) or 28. The others know one way.",
+    ),
+]
+SkipBad = Annotated[
+    bool, arg(help="Leave out what cannot be read, and count it, rather than stop at the first.")
+]
+Index = Annotated[
+    str,
+    tyro.conf.Positional,
+    arg(metavar="INDEX", help="Which recording: its number, from 0, or its name."),
+]
+Out = Annotated[
+    Path | None,
+    arg(metavar="FILE", help="The page to write; recording-INDEX.html if none is given."),
+]
+View = Annotated[
+    Literal["front", "side", "top"], arg(help="Where it is seen from at first; the page can turn.")
+]
+Up = Annotated[
+    Literal["auto", "x", "y", "z", "x-down", "y-down", "z-down"],
+    arg(
+        help="The axis that points up, or down; auto knows that of published sets, and takes y to "
+        "point up otherwise."
+    ),
+]
+Rate = Annotated[float, arg(metavar="FRAMES", help="Frames a second.")]
+
+
+def info(
+    source: Source,
+    /,
+    *,
+    protocol: Protocol = None,
+    skip_bad: SkipBad = False,
+    as_json: Json = False,
+) -> int:
+    """Count recordings, classes, frames, joints and folds, and say what was left out.
+
+    Reads everything, so that a source which passes can be trained on.
+
+      trellis data info csv:recordings --skip-bad
+    """
+    data = load(source, protocol=protocol, skip_bad=skip_bad, progress=True)
+    if as_json:
+        print_json(summary(data))
+    else:
+        print_summary(data)
+    return 0
+
+
+def animate(
+    source: Source,
+    index: Index,
+    /,
+    *,
+    out: Out = None,
+    view: View = "front",
+    up: Up = "auto",
+    fps: Rate = 30.0,
+    protocol: Protocol = None,
+    skip_bad: SkipBad = False,
+) -> int:
+    """Write one recording as a page with the moving skeleton: play, pause, turn it with the mouse.
+
+    The page is one file that needs no network.
+
+      trellis data show hands45 12 --out hand.html
+    """
+    if not (np.isfinite(fps) and 0 < fps <= 1000):
+        raise TrellisError(f"--fps {fps}: give a number of frames a second, such as 30")
+    if out is not None and out.suffix.lower() not in (".html", ".htm"):
+        raise TrellisError(f"--out {str(out)!r}: the page is HTML; end its name in .html")
+    if out is not None:
+        check_writable(out)
+    data = load(source, protocol=protocol, skip_bad=skip_bad, progress=True)
+    number = _number(data, index)
+    target = Path(f"recording-{number}.html") if out is None else out
+    check_writable(target)
+    text = page(data, number, view=view, up=None if up == "auto" else up, fps=fps)
+    with replacing(target) as [draft]:
+        draft.write_text(text, encoding="utf-8")
+    name, label = shown(data.names[number]), shown(data.classes[data.labels[number]])
+    print(f"wrote {target}: {name}, {label}, {len(data.sequences[number]):,} frames")
+    return 0
+
+
+Command = (
+    Annotated[int, tyro.conf.subcommand("info", constructor=info)]
+    | Annotated[int, tyro.conf.subcommand("show", constructor=animate)]
+)
+
+
+def data(command: Annotated[Command, arg(name="")]) -> int:
+    """Look at recordings before training on them.
+
+    What a source holds, and what one of its recordings looks like:
+
+      trellis data info hands45
+      trellis data show hands45 12 --out hand.html
+    """
+    return command
+
+
+def _number(data: Skeletons, index: str) -> int:
+    if index.isascii() and index.isdecimal() and int(index) < len(data):
+        return int(index)
+    if index in data.names:
+        return data.names.index(index)
+    close = difflib.get_close_matches(index, data.names, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise TrellisError(
+        f"{index!r} is no recording of {data.source!r}: give a number from 0 to {len(data) - 1}, "
+        f"or a name such as {data.names[0]!r}{hint}"
+    )
+
+
+def summary(data: Skeletons) -> dict[str, Any]:
+    """All that ``info`` tells, for programs."""
+    lengths = np.array([len(sequence) for sequence in data.sequences])
+    return {
+        "source": data.source,
+        "synthetic": data.synthetic,
+        "recordings": len(data),
+        "frames": data.frames,
+        "lengths": {
+            "shortest": int(lengths.min()),
+            "median": float(np.median(lengths)),
+            "longest": int(lengths.max()),
+        },
+        "layout": {
+            "name": data.layout.name,
+            "joints": list(data.layout.joints),
+            "parents": list(data.layout.parents),
+            "roots": list(data.layout.roots),
+        },
+        "classes": [
+            {
+                "name": name,
+                "recordings": int((data.labels == label).sum()),
+                "frames": int(lengths[data.labels == label].sum()),
+            }
+            for label, name in enumerate(data.classes)
+        ],
+        "folds": [
+            {"name": fold.name, "train": len(fold.train), "test": len(fold.test)}
+            for fold in data.folds
+        ],
+        "left_out": [{"name": item.name, "why": item.why} for item in data.left_out],
+    }
+
+
+def print_summary(data: Skeletons) -> None:
+    """The same for people."""
+    found, out = summary(data), console()
+    lengths, layout = found["lengths"], data.layout
+    roots = ", ".join(shown(layout.joints[root]) for root in layout.roots)
+    made_up = " Synthetic: made by this program." if data.synthetic else ""
+    out.print(
+        f"{shown(data.source)}: {len(data):,} recordings of {len(data.classes):,} classes, "
+        f"{data.frames:,} frames.{made_up}",
+        f"lengths: {lengths['shortest']:,} to {lengths['longest']:,} frames, median "
+        f"{lengths['median']:g}",
+        f"joints: {len(layout.joints)} ({layout.name}), {len(layout.bones)} bones, centred on "
+        f"{roots}",
+        "",
+        sep="\n",
+        soft_wrap=True,
+    )
+    folds = table(["fold", "train", "test"])
+    for fold in found["folds"]:
+        folds.add_row(shown(fold["name"]), f"{fold['train']:,}", f"{fold['test']:,}")
+    show(folds, out)
+    out.print()
+    classes = table(["class", "recordings", "frames"])
+    for item in found["classes"]:
+        cells = (f"{item['recordings']:,}", f"{item['frames']:,}")
+        classes.add_row(shown(item["name"]), *cells, style="" if item["recordings"] else "red")
+    show(classes, out)
+    if data.left_out:
+        out.print(f"\nleft out: {len(data.left_out):,}", soft_wrap=True)
+        for left in data.left_out[:LISTED]:
+            out.print(f"- {shown(left.name)}: {shown(left.why)}", soft_wrap=True)
+        if len(data.left_out) > LISTED:
+            out.print(f"- and {len(data.left_out) - LISTED:,} more (see --json)", soft_wrap=True)

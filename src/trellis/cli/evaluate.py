@@ -1,0 +1,164 @@
+"""``trellis evaluate``: how well a model names actions, or which action a recording shows."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import tyro
+
+from trellis import skeleton
+from trellis.cli.arguments import Json
+from trellis.cli.fitting import FoldName, Protocol, SkipBad, described, left_out
+from trellis.cli.recogniser import ModelFolder, fold_for
+from trellis.cli.tables import console, percent, print_json, show, table
+from trellis.errors import TrellisError
+from trellis.skeleton import Evaluation, Recogniser
+
+arg = tyro.conf.arg
+Recordings = Annotated[
+    tuple[Path, ...],
+    tyro.conf.Positional,
+    arg(
+        metavar="RECORDING",
+        help="Files with one recording each (.csv, .txt, .npz, .json) whose actions to name.",
+    ),
+]
+Labelled = Annotated[
+    str | None,
+    arg(
+        metavar="SOURCE",
+        help="Recordings with labels to test the model on, named as for `trellis train`.",
+    ),
+]
+Split = Annotated[
+    Literal["test", "train", "all"], arg(help="Which recordings of --data to look at.")
+]
+Top = Annotated[
+    int | None,
+    arg(
+        metavar="N",
+        help="How many confusions to show (10 otherwise), or likely actions of a recording (3).",
+    ),
+]
+
+
+def evaluate(
+    model: ModelFolder,
+    recordings: Recordings = (),
+    /,
+    *,
+    data: Labelled = None,
+    split: Split = "test",
+    protocol: Protocol = None,
+    fold: FoldName = None,
+    skip_bad: SkipBad = False,
+    top: Top = None,
+    as_json: Json = False,
+) -> int:
+    """Say how well a model names actions, class by class, or name the action in a recording.
+
+    A set of recordings with labels, or files whose action you want to know:
+
+      trellis evaluate hands --data hands45
+      trellis evaluate hands wave.csv point.csv
+
+    With --data: accuracy over all recordings (top-1), its mean over classes, each class, and
+    which class is taken for which, worst first. Without --fold, the fold is the one the model was
+    trained on. With files: the likeliest actions and their probabilities.
+    """
+    if (data is None) == (not recordings):
+        raise TrellisError("give either --data SOURCE, or recordings to name: FOLDER wave.csv")
+    if top is not None and top < 1:
+        raise TrellisError(f"--top {top}: give a whole number from 1 up")
+    recogniser = Recogniser.load(model)
+    if data is None:
+        return _name(recogniser, recordings, top=top or 3, skip_bad=skip_bad, as_json=as_json)
+    found = skeleton.load(data, protocol=protocol, skip_bad=skip_bad, progress=True)
+    part = fold_for(recogniser, found, fold)
+    chosen = {"test": part.test, "train": part.train, "all": np.arange(len(found))}[split]
+    if len(chosen) == 0:
+        raise TrellisError(f"fold {part.name!r} of {data!r} has no {split} recordings")
+    result = skeleton.evaluated(recogniser, found, chosen)
+    if as_json:
+        about = {"model": str(model), "source": found.source, "synthetic": found.synthetic,
+                 "fold": part.name, "split": split, "left_out": len(found.left_out)}  # fmt: skip
+        print_json(about | result.to_dict())
+        return 0
+    where = f"all of {described(found)}"
+    if split != "all":
+        where = f"the {split} recordings of {described(found)} ({part.name})"
+    _print(result, where, top or 10)
+    if lines := left_out(found):
+        console().print("\n".join(["", *lines]), soft_wrap=True)
+    return 0
+
+
+def _print(result: Evaluation, where: str, top: int) -> None:
+    out = console()
+    made = table(["class", "recordings", "right", "accuracy"])
+    seen = [i for i in range(len(result.classes)) if result.counts[i]]
+    for i in sorted(seen, key=lambda i: (result.accuracy(i), result.classes[i])):
+        count, right = int(result.counts[i]), int(result.matrix[i, i])
+        made.add_row(result.classes[i], f"{count:,}", f"{right:,}", percent(right / count))
+    made.add_section()
+    right = int(np.trace(result.matrix))
+    made.add_row("all", f"{result.recordings:,}", f"{right:,}", percent(result.top1), style="bold")
+    show(made, out)
+    out.print()
+    if confusions := result.confusions():
+        pairs = table(["class", "taken for", "times", "of"], words=2)
+        for one in confusions[:top]:
+            pairs.add_row(one.truth, one.taken_for, f"{one.count:,}", f"{one.of:,}")
+        show(pairs, out)
+        rest = len(confusions) - top
+        out.print(f"and {rest:,} more pairs (--top {len(confusions)})\n" if rest > 0 else "")
+    out.print(
+        f"top-1 {percent(result.top1)}, mean-class {percent(result.mean_class)}, on {where}",
+        soft_wrap=True,
+    )
+
+
+def _name(
+    recogniser: Recogniser, paths: tuple[Path, ...], *, top: int, skip_bad: bool, as_json: bool
+) -> int:
+    read: dict[Path, skeleton.Frames] = {}
+    bad: dict[Path, str] = {}
+    for path in paths:
+        try:
+            read[path] = skeleton.read_recording(path, recogniser.layout)
+        except TrellisError as error:
+            if not skip_bad:
+                raise
+            bad[path] = str(error)
+    found = recogniser.probabilities(list(read.values())) if read else np.zeros((0, 1), np.float32)
+    named = {path: _ranked(recogniser, row) for path, row in zip(read, found, strict=True)}
+    if as_json:
+        print_json(
+            {
+                "recordings": [
+                    {"file": str(path), "frames": len(read[path]), "action": next(iter(likely)),
+                     "probabilities": likely}
+                    for path, likely in named.items()
+                ],
+                "left_out": [{"file": str(path), "why": why} for path, why in bad.items()],
+            }
+        )  # fmt: skip
+        return 0
+    made = table(["recording", "action", "probability"], words=2)
+    for path, likely in named.items():
+        for place, (action, share) in enumerate(list(likely.items())[:top]):
+            made.add_row("" if place else str(path), action, percent(share))
+        made.add_section()
+    if named:
+        show(made, console())
+    for why in bad.values():
+        print(f"left out: {why}", file=sys.stderr)
+    return 0
+
+
+def _ranked(recogniser: Recogniser, row: Any) -> dict[str, float]:
+    order = np.argsort(-row, kind="stable")
+    return {recogniser.classes[i]: float(row[i]) for i in order}

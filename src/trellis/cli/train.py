@@ -1,0 +1,110 @@
+"""``trellis train``: a network that names actions in recordings of moving skeletons."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from trellis import skeleton
+from trellis.cli.arguments import Json
+from trellis.cli.fitting import (
+    CHECKPOINT,
+    DataSource,
+    Device,
+    Epochs,
+    FoldName,
+    Out,
+    Overwrite,
+    Precision,
+    Protocol,
+    RecipeName,
+    Seed,
+    SkipBad,
+    changed_recipe,
+    chosen_device,
+    chosen_fold,
+    prepare_folder,
+    print_result,
+)
+from trellis.cli.progress import training_bar
+from trellis.train import remove_checkpoint
+
+arg = tyro.conf.arg
+Heads = Annotated[int, arg(help="How many attention matrices look at the skeleton.")]
+Filters = Annotated[int, arg(help="Channels that each head's convolution gives.")]
+Blocks = Annotated[int, arg(help="How many blocks of attention and convolution are stacked.")]
+Shared = Annotated[bool, arg(help="One convolution for all heads.")]
+Combine = Annotated[
+    Literal["concat", "sum"], arg(help="Whether heads lie side by side or are added.")
+]
+Bias = Annotated[bool, arg(help="Give convolutions and the dense layer biases.")]
+Bones = Annotated[
+    Literal["free", "start", "limit", "fixed"],
+    arg(
+        help="Attention between joints. free: learnt from nothing. start: begins with the "
+        "skeleton's bones. limit: never leaves them. fixed: is the bones, and not trained."
+    ),
+]
+Chunks = Annotated[
+    int, arg(help="A recording of any length becomes so many averages over equal stretches.")
+]
+
+
+def train(
+    source: Annotated[DataSource, tyro.conf.Positional],
+    /,
+    *,
+    out: Out,
+    recipe: RecipeName = "default",
+    epochs: Epochs = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    precision: Precision = "fp32",
+    protocol: Protocol = None,
+    fold: FoldName = None,
+    heads: Heads = 16,
+    filters: Filters = 128,
+    blocks: Blocks = 1,
+    shared: Shared = False,
+    combine: Combine = "concat",
+    bias: Bias = False,
+    bones: Bones = "free",
+    chunks: Chunks = 32,
+    skip_bad: SkipBad = False,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> int:
+    """Train a graph network on recordings of moving skeletons, and save it as a folder.
+
+    The built-in data needs no download; recordings of your own go in a folder per action:
+
+      trellis train hands45 --out hands
+      trellis train csv:recordings --out mine --epochs 300
+
+    Killed? The same command goes on where it stopped, and ends with the same model. Then
+    `trellis evaluate hands --data hands45`, or `trellis prune hands --sparsity 0.99 --out small`.
+    """
+    settings = changed_recipe(recipe, epochs, tune=False)
+    place = chosen_device(device, precision)
+    prepare_folder(out, overwrite=overwrite)
+    data = skeleton.load(source, protocol=protocol, skip_bad=skip_bad, progress=True)
+    chosen = chosen_fold(data, fold)
+    options: dict[str, Any] = {
+        "heads": heads, "filters": filters, "blocks": blocks, "shared": shared,
+        "combine": combine, "bias": bias,
+    }  # fmt: skip
+    if bones != "free":
+        options |= {"adjacency": data.layout.adjacency(), "edges": bones}
+    fresh = skeleton.Recogniser.fresh(data, chosen, chunks=chunks, seed=seed, **options)
+    checkpoint = out / CHECKPOINT
+    resumed = checkpoint.exists()
+    with training_bar("training") as watch:
+        trained = skeleton.fit(
+            fresh, data, chosen, settings, seed=seed, device=place, precision=precision,
+            about={"protocol": protocol}, checkpoint=checkpoint, watch=watch,
+        )  # fmt: skip
+    trained.save(out)
+    remove_checkpoint(checkpoint)
+    print_result(trained, data, out, resumed=resumed, as_json=as_json)
+    return 0

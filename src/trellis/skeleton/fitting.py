@@ -1,0 +1,110 @@
+"""Training a recogniser, and tuning one that was pruned."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..errors import TrellisError
+from ..masks import Masks, masks_of, weights_hash
+from ..masks.slots import named_slots
+from ..train import Recipe, Training, forward_of, run, stack, unstack
+from .evaluation import Evaluation
+from .recogniser import Recogniser
+from .skeletons import Fold, Indices, Skeletons
+
+
+def fit(
+    recogniser: Recogniser,
+    data: Skeletons,
+    fold: Fold,
+    recipe: Recipe,
+    *,
+    seed: int = 0,
+    tune: bool = False,
+    device: torch.device | str = "cpu",
+    precision: str = "fp32",
+    about: Mapping[str, Any] | None = None,
+    checkpoint: Path | None = None,
+    watch: Callable[[Training], None] | None = None,
+) -> Recogniser:
+    """Train a recogniser's network in place on a fold, and return it with a longer history.
+
+    Masks stay as they are: only kept connections (and biases) are touched. ``tune`` takes the
+    recipe's rate and length for tuning; ``about`` is what else the history should say. With
+    ``checkpoint`` a training that was killed goes on where it stopped and ends the same, bit for
+    bit; that file is the caller's to remove.
+    """
+    labels = recogniser.labels(data)
+    for part, chosen in (("train", fold.train), ("test", fold.test)):
+        if len(chosen) == 0:
+            raise TrellisError(f"fold {fold.name!r} of {data.source!r} has no {part} recordings")
+    model = recogniser.model
+    same = dict(about or {}) | {
+        "architecture": model.described(),
+        "tuning": tune,
+        "begun with": weights_hash(model),
+        "normalisation": recogniser.normalisation.to_dict(),
+    }
+    masks = _masks(model)
+    if masks is not None:
+        masks.bake(model)
+    try:
+        x = torch.from_numpy(recogniser.inputs([data.sequences[i] for i in fold.train]))
+        weights = {name: weight.to(device) for name, weight in stack([model]).items()}
+        training = Training(
+            forward_of(model.to(device)),
+            weights,
+            x.to(device),
+            torch.from_numpy(labels[fold.train]).to(device),
+            recipe,
+            seeds=[seed],
+            masks=None if masks is None else {name: mask[None] for name, mask in masks.items()},
+            tune=tune,
+            precision=precision,
+        )
+        run(training, checkpoint, about=same, watch=watch)
+        unstack(training.weights, [model])
+        model.to("cpu")
+    finally:
+        if masks is not None:
+            masks.apply(model)
+    step = dataclasses.asdict(recipe) | {"epochs": training.epochs, "rate": training.first_rate}
+    for name in ("tune_epochs", "tune_rate"):
+        del step[name]
+    return recogniser.after(
+        step="tune" if tune else "train",
+        source=data.source,
+        synthetic=data.synthetic,
+        fold=fold.name,
+        recordings={"train": len(fold.train), "test": len(fold.test)},
+        recipe=step,
+        seed=seed,
+        precision=precision,
+        device=torch.device(device).type,
+        metrics=metrics(recogniser, data, fold),
+        **(about or {}),
+    )
+
+
+def evaluated(recogniser: Recogniser, data: Skeletons, chosen: Indices) -> Evaluation:
+    """How well it names the ``chosen`` recordings of ``data``."""
+    labels = recogniser.labels(data)[chosen]
+    said = recogniser.probabilities([data.sequences[i] for i in chosen]).argmax(axis=1)
+    return Evaluation.of(labels, said, recogniser.classes)
+
+
+def metrics(recogniser: Recogniser, data: Skeletons, fold: Fold) -> dict[str, Any]:
+    """Top-1 and mean-class accuracy on the test recordings, top-1 on those trained on."""
+    test = evaluated(recogniser, data, fold.test)
+    train = evaluated(recogniser, data, fold.train)
+    return {"top1": test.top1, "mean_class": test.mean_class, "train_top1": train.top1}
+
+
+def _masks(model: torch.nn.Module) -> Masks | None:
+    masked = any(slot.mask is not None for _, slot in named_slots(model))
+    return masks_of(model) if masked else None

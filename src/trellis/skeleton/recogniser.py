@@ -1,0 +1,207 @@
+"""Everything that it takes to name the action in a recording: the network and what it expects."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..errors import TrellisError
+from ..saved import save
+from ..saved.folder import read_folder
+from ..saved.model import rebuilt
+from .chunks import CHUNKS, chunked
+from .gcn import GCN
+from .layout import Layout
+from .normalisation import Normalisation
+from .skeletons import Fold, Frames, Indices, Skeletons
+
+NOTES = "recogniser"  # where it lies among a saved model's notes
+_BATCH = 600
+
+
+@dataclass(frozen=True, eq=False)
+class Recogniser:
+    """A GCN with the chunking and normalisation of its inputs, its classes and its joints.
+
+    A recording made tomorrow is treated as those it was trained on, because all of that is saved
+    with the weights. ``history`` is what was done to the network, oldest first: dictionaries with
+    a ``step`` (``"train"``, ``"prune"``, ``"tune"``) and whatever is known of it (data, recipe,
+    metrics, options).
+
+    >>> arm = Layout("arm", ("shoulder", "elbow", "hand"), parents=(-1, 0, 1))
+    >>> gcn = GCN(nodes=3, channels=4 * 3, classes=2, heads=2, filters=5)
+    >>> recogniser = Recogniser(gcn, 4, Normalisation((0,), 1.0), ("wave", "point"), arm)
+    >>> moving = np.zeros((50, 3, 3), np.float32)      # frames, joints, coordinates
+    >>> recogniser.inputs([moving]).shape, recogniser.probabilities([moving]).shape
+    ((1, 3, 12), (1, 2))
+    """
+
+    model: GCN
+    chunks: int
+    normalisation: Normalisation
+    classes: tuple[str, ...]
+    layout: Layout
+    history: tuple[dict[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        sizes = self.model.sizes
+        joints = len(self.layout.joints)
+        fits = {
+            "nodes": (joints, f"{joints} joints"),
+            "channels": (3 * self.chunks, f"{self.chunks} chunks of 3 coordinates"),
+            "classes": (len(self.classes), f"{len(self.classes)} classes"),
+        }
+        for name, (size, words) in fits.items():
+            if sizes[name] != size:
+                raise TrellisError(f"the network has {name}={sizes[name]} and there are {words}")
+        if not all(0 <= root < joints for root in self.normalisation.roots):
+            raise TrellisError(
+                f"the normalisation's roots are {self.normalisation.roots}, of {joints} joints"
+            )
+
+    @classmethod
+    def fresh(
+        cls, data: Skeletons, fold: Fold, *, chunks: int = CHUNKS, seed: int = 0, **options: Any
+    ) -> Recogniser:
+        """Untrained, for the classes and joints of ``data``, normalised by a fold's training
+        recordings. ``options`` are those of `GCN`: ``heads``, ``filters``, ``blocks``, …
+        """
+        inputs = chunked([data.sequences[i] for i in fold.train], chunks)
+        normalisation = Normalisation.fit(inputs, data.layout)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = GCN(len(data.layout.joints), 3 * chunks, len(data.classes), **options)
+        return cls(model, chunks, normalisation, tuple(data.classes), data.layout)
+
+    def inputs(self, sequences: Sequence[Frames]) -> NDArray[np.float32]:
+        """Recordings, (frames, joints, 3) each -> (recordings, joints, chunks * 3)."""
+        joints = len(self.layout.joints)
+        for i, frames in enumerate(sequences):
+            if frames.ndim != 3 or frames.shape[1:] != (joints, 3) or len(frames) == 0:
+                raise TrellisError(
+                    f"recording {i} has the shape {tuple(frames.shape)}; this model wants at least "
+                    f"one frame of {joints} joints ({_few(self.layout.joints)}), 3 coordinates each"
+                )
+            if not np.isfinite(frames).all():
+                raise TrellisError(f"recording {i} holds a coordinate that is not finite")
+        return self.normalisation(chunked(sequences, self.chunks))
+
+    def probabilities(self, sequences: Sequence[Frames]) -> NDArray[np.float32]:
+        """How sure the network is of each class: (recordings, classes), rows summing to 1."""
+        x = torch.from_numpy(self.inputs(sequences)).to(self.model.dense.weight.device)
+        with torch.no_grad():
+            parts = [torch.softmax(self.model(part), dim=1) for part in x.split(_BATCH)]
+        found: NDArray[np.float32] = torch.cat(parts).float().cpu().numpy()
+        return found
+
+    def labels(self, data: Skeletons) -> Indices:
+        """The labels of ``data`` as this model's classes, once its joints are seen to be the same.
+
+        Raises where its joints differ, or where it has a recording of a class unknown here.
+        """
+        own, other = self.layout.joints, data.layout.joints
+        if len(own) != len(other):
+            raise TrellisError(
+                f"{data.source!r} has {len(other)} joints ({_few(other)}) and the model was "
+                f"trained on {len(own)} ({_few(own)}): give data of the same skeleton"
+            )
+        if own != other:
+            place = next(i for i in range(len(own)) if own[i] != other[i])
+            raise TrellisError(
+                f"joint {place} of {data.source!r} is {other[place]!r} and the model's is "
+                f"{own[place]!r}: give data with the same joints in the same order"
+            )
+        place_of = {name: i for i, name in enumerate(self.classes)}
+        used = np.unique(data.labels)
+        if unknown := [data.classes[i] for i in used if data.classes[i] not in place_of]:
+            raise TrellisError(
+                f"{data.source!r} has recordings of {unknown[0]!r}, which the model does not know: "
+                f"its classes are {_few(self.classes, 8)}"
+            )
+        table = np.array([place_of.get(name, -1) for name in data.classes], np.int64)
+        return table[data.labels]
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether any of the data it was trained on was made by a program."""
+        return any(step.get("synthetic", False) for step in self.history)
+
+    def after(self, **step: Any) -> Recogniser:
+        """The same with one more line of history."""
+        return dataclasses.replace(self, history=(*self.history, step))
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write it to a folder, as `trellis.save` does."""
+        layout = dataclasses.asdict(self.layout)
+        notes = {
+            "chunks": self.chunks,
+            "normalisation": self.normalisation.to_dict(),
+            "classes": list(self.classes),
+            "layout": layout,
+            "history": list(self.history),
+        }
+        save(self.model, folder, notes={NOTES: notes})
+
+    @classmethod
+    def load(cls, folder: str | PathLike[str]) -> Recogniser:
+        """Read what `save` wrote."""
+        path = Path(folder)
+        saved = read_folder(path)
+        notes = saved.notes.get(NOTES)
+        if notes is None:
+            raise TrellisError(
+                f"{str(path)!r} holds a model and not what it expects as input: give one that "
+                "`trellis train` or Recogniser.save wrote"
+            )
+        model = rebuilt(saved)
+        if not isinstance(model, GCN):
+            raise TrellisError(f"{str(path)!r} holds a {type(model).__name__}, not a GCN")
+        try:
+            return cls(
+                model,
+                _whole(notes["chunks"]),
+                Normalisation.from_dict(notes["normalisation"]),
+                _words(notes["classes"]),
+                _layout(notes["layout"]),
+                tuple(dict(step) for step in notes["history"]),
+            )
+        except (TrellisError, AttributeError, KeyError, TypeError, ValueError) as error:
+            reason = f"there is no {error}" if isinstance(error, KeyError) else str(error)
+            raise TrellisError(
+                f"{str(path)!r}: what model.json says of its input is not sound: {reason:.300}"
+            ) from None
+
+
+def _layout(given: Mapping[str, Any]) -> Layout:
+    mirror = given.get("mirror")
+    return Layout(
+        str(given["name"]),
+        _words(given["joints"]),
+        tuple(_whole(parent) for parent in given["parents"]),
+        tuple(_whole(root) for root in given["roots"]),
+        None if mirror is None else tuple(_whole(joint) for joint in mirror),
+    )
+
+
+def _words(given: Sequence[Any]) -> tuple[str, ...]:
+    if not isinstance(given, list) or not all(isinstance(word, str) for word in given):
+        raise TypeError(f"{given!r:.60} is no list of names")
+    return tuple(given)
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{value!r:.60} is no whole number")
+    return value
+
+
+def _few(names: Sequence[str], most: int = 4) -> str:
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")

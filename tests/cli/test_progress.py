@@ -1,0 +1,35 @@
+"""The live line."""
+
+from __future__ import annotations
+
+import io
+
+import torch
+from rich.console import Console
+
+from tests.train.networks import gcn, recordings
+from trellis.cli.progress import training_bar
+from trellis.train import Training, forward_of, recipe_named, run, stack
+
+
+def trained(console: Console) -> None:
+    model = gcn(0)
+    x, y = recordings(20)
+    recipe = recipe_named("default", epochs=4)
+    training = Training(forward_of(model), stack([model]), x, y, recipe, seeds=[0])
+    with training_bar("training", console) as watch:
+        run(training, watch=watch)
+    assert torch.isfinite(training.loss).all()
+
+
+def test_a_terminal_sees_epoch_loss_accuracy_and_time_left() -> None:
+    shown = io.StringIO()
+    trained(Console(file=shown, force_terminal=True, width=120))
+    for text in ("training", "4/4", "loss ", "training accuracy ", "0:00:0"):
+        assert text in shown.getvalue()
+
+
+def test_a_log_sees_nothing() -> None:
+    shown = io.StringIO()
+    trained(Console(file=shown, force_terminal=False))
+    assert shown.getvalue() == ""

@@ -1,0 +1,190 @@
+"""A model with all that it expects of a recording."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import trellis
+from tests.skeleton.moving import ARM, CLASSES, arms
+from trellis.errors import TrellisError
+from trellis.skeleton import Layout, Normalisation, Recogniser, chunked, evaluated, fit
+from trellis.train import recipe_named
+
+RECIPE = recipe_named("default", epochs=60, tune_epochs=40, rate=5e-3)
+SIZES: dict[str, Any] = {"chunks": 6, "heads": 3, "filters": 8}
+
+
+def fresh(**changes: Any) -> Recogniser:
+    data = arms()
+    return Recogniser.fresh(data, data.folds[0], **(SIZES | changes))
+
+
+def test_inputs_are_chunks_normalised_by_the_training_recordings() -> None:
+    data = arms()
+    (fold,) = data.folds
+    recogniser = fresh()
+    learnt = Normalisation.fit(chunked([data.sequences[i] for i in fold.train], 6), ARM)
+    assert recogniser.normalisation == learnt
+    x = recogniser.inputs(data.sequences)
+    assert x.shape == (48, 4, 18) and x.dtype == np.float32
+    np.testing.assert_array_equal(x, learnt(chunked(data.sequences, 6)))
+    shares = recogniser.probabilities(data.sequences)
+    logits = recogniser.model(torch.from_numpy(x))
+    np.testing.assert_allclose(shares, logits.softmax(1).detach().numpy(), atol=1e-6)
+    np.testing.assert_allclose(shares.sum(1), 1, atol=1e-6)
+
+
+def test_where_a_recording_took_place_does_not_matter() -> None:
+    moved = [frames + np.array([5, -3, 2], np.float32) for frames in arms().sequences]
+    recogniser = fresh()
+    np.testing.assert_allclose(
+        recogniser.probabilities(moved), recogniser.probabilities(arms().sequences), atol=1e-4
+    )
+
+
+def test_saved_is_loaded(tmp_path: Path) -> None:
+    data = arms()
+    trained = fit(fresh(bias=True), data, data.folds[0], RECIPE, about={"protocol": "x"})
+    trellis.prune(trained.model, torch.zeros(1, 4, 18), sparsity=0.5)
+    trained.save(tmp_path / "m")
+    loaded = Recogniser.load(tmp_path / "m")
+    for field in ("chunks", "normalisation", "classes", "layout", "history"):
+        assert getattr(loaded, field) == getattr(trained, field)
+    assert loaded.history[0]["protocol"] == "x" and loaded.history[0]["recipe"]["epochs"] == 60
+    np.testing.assert_array_equal(
+        loaded.probabilities(data.sequences), trained.probabilities(data.sequences)
+    )
+    assert trellis.masks_of(loaded.model) == trellis.masks_of(trained.model)
+
+
+def test_fit_learns_and_says_how_well() -> None:
+    data = arms()
+    (fold,) = data.folds
+    trained = fit(fresh(), data, fold, RECIPE)
+    found = trained.history[-1]["metrics"]
+    assert found["train_top1"] > 0.9 and found["top1"] > 0.8
+    assert found["top1"] == evaluated(trained, data, fold.test).top1
+    assert not trained.synthetic
+    assert fit(fresh(), dataclasses.replace(data, synthetic=True), fold, RECIPE).synthetic
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_tuning_touches_kept_connections_only(bias: bool) -> None:
+    data = arms()
+    (fold,) = data.folds
+    trained = fit(fresh(bias=bias), data, fold, RECIPE)
+    masks = trellis.prune(trained.model, torch.zeros(1, 4, 18), sparsity=0.8)
+    before = masks.plain_state_dict(trained.model)
+    tuned = fit(trained, data, fold, RECIPE, tune=True)
+    assert [step["step"] for step in tuned.history] == ["train", "tune"]
+    assert tuned.history[-1]["recipe"]["epochs"] == 40
+    assert trellis.masks_of(tuned.model) == masks
+    after = masks.plain_state_dict(tuned.model)
+    for name, mask in masks.items():
+        assert (after[name][~mask] == 0).all()
+        assert (after[name][mask] != before[name][mask]).float().mean() > 0.9
+
+
+def test_a_fit_that_fails_leaves_the_masks_on() -> None:
+    data = arms()
+    recogniser = fresh()
+    masks = trellis.prune(recogniser.model, torch.zeros(1, 4, 18), sparsity=0.8)
+
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(recogniser, data, data.folds[0], RECIPE, watch=stop)
+    assert trellis.masks_of(recogniser.model) == masks
+
+
+def test_labels_go_by_name() -> None:
+    data = arms()
+    turned = dataclasses.replace(data, classes=("grab", "unused", "wave", "point"))
+    labels = np.array([2, 3, 0], np.int64)[data.labels]
+    same = dataclasses.replace(turned, labels=labels)
+    np.testing.assert_array_equal(fresh().labels(same), data.labels)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"layout": Layout("arm", ARM.joints[:3], (-1, 0, 1))}, "has 3 joints .* trained on 4"),
+        (
+            {"layout": dataclasses.replace(ARM, joints=("shoulder", "elbow", "palm", "hand"))},
+            "joint 2 of 'arms' is 'palm' and the model's is 'wrist'",
+        ),
+        ({"classes": ("wave", "point", "clap")}, "'clap', which the model does not know"),
+    ],
+)
+def test_data_of_another_skeleton_or_other_classes(changes: dict[str, Any], message: str) -> None:
+    data = arms()
+    joints = len(changes.get("layout", ARM).joints)
+    cut = tuple(frames[:, :joints] for frames in data.sequences)
+    with pytest.raises(TrellisError, match=message):
+        fresh().labels(dataclasses.replace(data, sequences=cut, **changes))
+
+
+@pytest.mark.parametrize(
+    ("frames", "message"),
+    [
+        (np.zeros((4, 3, 3), np.float32), r"has the shape \(4, 3, 3\); this model wants"),
+        (np.zeros((0, 4, 3), np.float32), "at least one frame of 4 joints"),
+        (np.full((4, 4, 3), np.nan, np.float32), "not finite"),
+    ],
+)
+def test_recordings_that_do_not_fit(frames: Any, message: str) -> None:
+    with pytest.raises(TrellisError, match=message):
+        fresh().probabilities([frames])
+
+
+def test_parts_that_do_not_fit_together() -> None:
+    good = fresh()
+    wrong: list[tuple[str, Any, str]] = [
+        ("chunks", 7, "channels=18 and there are 7 chunks"),
+        ("classes", CLASSES[:2], "classes=3 and there are 2 classes"),
+        ("layout", Layout("one", ("a",), (-1,)), "nodes=4 and there are 1 joints"),
+        ("normalisation", Normalisation((9,), 1.0), r"roots are \(9,\), of 4 joints"),
+    ]
+    for field, value, message in wrong:
+        with pytest.raises(TrellisError, match=message):
+            dataclasses.replace(good, **{field: value})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda n: n.pop("chunks"), "there is no 'chunks'"),
+        (lambda n: n.update(chunks="six"), "'six' is no whole number"),
+        (lambda n: n.update(classes="abc"), "'abc' is no list of names"),
+        (lambda n: n.update(normalisation={"roots": [0], "scale": 0}), "scale"),
+        (lambda n: n.update(normalisation=[]), "is not a normalisation"),
+        (lambda n: n.update(layout=[]), "not sound"),
+        (lambda n: n["layout"].update(parents=[5, 5, 5, 5]), "parent of joint 0 is 5"),
+        (lambda n: n.update(history=[1]), "not sound"),
+    ],
+)
+def test_notes_that_are_not_sound(
+    tmp_path: Path, change: Callable[[dict[str, Any]], Any], message: str
+) -> None:
+    fresh().save(tmp_path / "m")
+    path = tmp_path / "m" / "model.json"
+    description = json.loads(path.read_text())
+    change(description["notes"]["recogniser"])
+    path.write_text(json.dumps(description))
+    with pytest.raises(TrellisError, match=message):
+        Recogniser.load(tmp_path / "m")
+
+
+def test_a_bare_model_is_no_recogniser(tmp_path: Path) -> None:
+    trellis.save(fresh().model, tmp_path / "m")
+    with pytest.raises(TrellisError, match="not what it expects as input"):
+        Recogniser.load(tmp_path / "m")
