@@ -1,35 +1,48 @@
-"""``trellis demo``, with so little training that its accuracies say nothing."""
+"""``trellis demo``, on a small network with hardly any training."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+from pathlib import Path
+
 import pytest
-import torch
 
-from tests.cli.conftest import Run
 from trellis.cli import demo
-from trellis.cli.demo.gestures import CLASSES, gestures
+from trellis.cli.demo import SETTINGS
+from trellis.train import recipe_named
+
+from .conftest import Run
 
 
-def test_the_table_compares_and_the_worst_is_audited(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(demo, "DENSE_STEPS", 20)
-    monkeypatch.setattr(demo, "TUNING_STEPS", 2)
-    ran = run("demo")
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = recipe_named("quick", epochs=1, tune_epochs=1, batch=600)
+    little = dataclasses.replace(SETTINGS, recipe=recipe, heads=2, filters=4, rates=(90.0, 99.0))
+    monkeypatch.setattr(demo, "SETTINGS", little)
+
+
+def test_says_what_it_did_and_what_to_try(run: Run, tmp_path: Path) -> None:
+    ran = run("demo", "--out", str(tmp_path / "runs" / "demo"))
     assert ran.status == 0, ran.err
-    assert "Synthetic data" in ran.out
-    rows = [line for line in ran.out.splitlines() if " of 16 " in line and " % " in line]
-    assert len(rows) == len(demo.SPARSITIES) * len(demo.CONTENDERS)
-    for row in rows:
-        consistent = "consistent" in row or "viterbi" in row
-        assert ("100.0 %" in row and "16 of 16" in row) or not consistent
-    assert "The most dead weight:" in ran.out and "trellis prune" in ran.out
+    for word in ("synthetic", "Standard MP", "TC MP", "viterbi", "top-1", "Try next"):
+        assert word in ran.out
 
 
-def test_gestures_are_the_same_for_a_seed_and_differ_by_class() -> None:
-    x, y = gestures(20, seed=1)
-    assert torch.equal(x, gestures(20, seed=1)[0])
-    assert not torch.equal(x, gestures(20, seed=2)[0])
-    means = torch.stack([x[y == label].mean(0).flatten() for label in range(CLASSES)])
-    apart = torch.cdist(means, means) + 1e9 * torch.eye(CLASSES)
-    assert float(apart.min()) > 1.0
+def test_a_stopped_demo_goes_on_and_a_finished_one_starts_again(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    run("demo", "--out", str(folder))
+    cells = (folder / "cells.jsonl").read_text().splitlines()
+    dense = folder.glob("dense/*").__next__()
+    trained = dense.stat().st_mtime_ns
+
+    (folder / "cells.jsonl").write_text("\n".join(cells[:1]) + "\n")
+    assert run("demo", "--out", str(folder)).status == 0
+    assert dense.stat().st_mtime_ns == trained  # the dense network was kept
+    again = (folder / "cells.jsonl").read_text().splitlines()
+    assert sorted(json.loads(line)["cell"] for line in again) == sorted(
+        json.loads(line)["cell"] for line in cells
+    )
+
+    assert run("demo", "--out", str(folder)).status == 0
+    assert dense.stat().st_mtime_ns != trained

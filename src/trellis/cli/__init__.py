@@ -1,4 +1,4 @@
-"""The command line: ``trellis audit``, ``trellis prune``, ``trellis demo``.
+"""The command line: ``trellis COMMAND``.
 
 Exit status: 0 is well, 1 is a check that failed (``audit --fail-under``), 2 is an error, told in
 one line on stderr.
@@ -14,13 +14,18 @@ from collections.abc import Callable, Sequence
 import tyro
 
 import trellis
-from trellis.cli import audit, demo, prune
+from trellis.cli import audit, data, demo, evaluate, prune, reproduce, train, tune
 from trellis.errors import TrellisError
 
 COMMANDS: dict[str, Callable[..., int]] = {
     "audit": audit.audit,
     "prune": prune.prune,
     "demo": demo.demo,
+    "data": data.data,
+    "train": train.train,
+    "tune": tune.tune,
+    "evaluate": evaluate.evaluate,
+    "reproduce": reproduce.reproduce,
 }
 
 HELP = """\
@@ -33,8 +38,22 @@ See which weights of a pruned network are dead, and prune so that none is.
   prune   keep the best connections, every one of them live
             trellis prune shop.models:detector --weights trained.safetensors \\
                 --input 1x3x224x224 --sparsity 0.99 --out pruned.safetensors
-  demo    train, prune and audit a small network on made-up data, in a minute or so
+  demo    train the paper's network on built-in recordings, prune it in three ways, compare
             trellis demo
+  data    what a set of recorded skeletons holds, and what a recording looks like
+            trellis data info hands45
+            trellis data show hands45 12 --out hand.html
+  train   a graph network on recordings of moving skeletons
+            trellis train hands45 --out hands
+  tune    a pruned network again: kept connections learn, removed ones stay removed
+            trellis tune small --data hands45 --out tuned
+  evaluate
+          how well a trained model names actions, or the action in a recording
+            trellis evaluate hands --data hands45
+            trellis evaluate hands wave.csv
+  reproduce
+          the tables of the paper, its figures beside ours; a killed run goes on
+            trellis reproduce table2 --data fpha:PATH --seeds 5 --device cuda --recipe paper
 
 `trellis COMMAND --help` explains a command; `trellis --version` prints the version.
 Exit status: 0 fine, 1 below --fail-under, 2 an error (one line on stderr).

@@ -1,0 +1,197 @@
+"""``trellis reproduce``: the paper's tables, with its figures beside ours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from trellis import skeleton
+from trellis.cli.fitting import (
+    DataSource,
+    Device,
+    Precision,
+    Protocol,
+    RecipeName,
+    SkipBad,
+    chosen_device,
+)
+from trellis.cli.tables import console
+from trellis.errors import TrellisError
+from trellis.paper import (
+    Folder,
+    Progress,
+    Settings,
+    Watch,
+    report_of,
+    stored,
+    write_outputs,
+)  # fmt: skip
+from trellis.paper import (
+    reproduce as reproduced,
+)
+from trellis.paper.methods import METHODS
+from trellis.paper.render.terminal import terminal, width
+from trellis.paper.settings import INVERSE_ALPHAS, RATES, ROWS
+from trellis.train import recipe_named
+
+arg = tyro.conf.arg
+TableName = Annotated[
+    Literal["table1", "table2", "table3"],
+    tyro.conf.Positional,
+    arg(
+        help="table1: the dense network among published ones. table2: pruning rates and methods. "
+        "table3: the global surrogate by 1/α."
+    ),
+]
+Seeds = Annotated[int, arg(metavar="N", help="How many networks stand behind each figure.")]
+Out = Annotated[
+    Path | None,
+    arg(
+        metavar="FOLDER",
+        help="Where cells are stored as they are finished, and the table at the end. Without it, "
+        "a folder named after the settings, here.",
+    ),
+]
+Rates = Annotated[
+    tuple[float, ...], arg(metavar="PERCENT", help="table2: how much to remove. table3: one rate.")
+]
+Rows = Annotated[
+    tuple[str, ...], arg(metavar="METHOD", help=f"table2: which of {', '.join(METHODS)}.")
+]
+InverseAlphas = Annotated[tuple[float, ...], arg(metavar="1/ALPHA", help="table3: values of 1/α.")]
+Epochs = Annotated[int | None, arg(metavar="N", help="Dense training, instead of the recipe's.")]
+TuneEpochs = Annotated[int | None, arg(metavar="N", help="Tuning, instead of the recipe's.")]
+Chunks = Annotated[int, arg(help="Averages that a recording of any length becomes.")]
+Heads = Annotated[int, arg(help="Attention matrices; fewer for a quick trial.")]
+Filters = Annotated[int, arg(help="Channels of each head; fewer for a quick trial.")]
+Blocks = Annotated[int, arg(help="Blocks of attention and convolution, stacked.")]
+Shared = Annotated[bool, arg(help="One convolution for all heads.")]
+StackSize = Annotated[
+    int | None,
+    arg(metavar="N", help="Networks trained side by side; without it, as many as should fit."),
+]
+Workers = Annotated[
+    int | None, arg(metavar="N", help="Processes that prune; without it, one for each core.")
+]
+TableOnly = Annotated[
+    bool, arg(help="Train nothing: show, and write again, what the folder holds so far.")
+]
+
+
+def reproduce(
+    table: TableName,
+    /,
+    *,
+    data: DataSource = "hands45",
+    seeds: Seeds = 5,
+    device: Device = "auto",
+    recipe: RecipeName = "default",
+    precision: Precision = "fp32",
+    protocol: Protocol = None,
+    skip_bad: SkipBad = False,
+    out: Out = None,
+    rates: Rates = RATES,
+    rows: Rows = ROWS,
+    inverse_alphas: InverseAlphas = INVERSE_ALPHAS,
+    epochs: Epochs = None,
+    tune_epochs: TuneEpochs = None,
+    chunks: Chunks = 32,
+    heads: Heads = 16,
+    filters: Filters = 128,
+    blocks: Blocks = 1,
+    shared: Shared = False,
+    stack: StackSize = None,
+    workers: Workers = None,
+    table_only: TableOnly = False,
+) -> int:
+    """Make a table of the paper on any recordings, its figures beside ours.
+
+    Every protocol with several folds is trained on all of them. A run that was killed goes on
+    where it stopped when the same command is given again, and ends with the same table, as
+    table.txt, .md, .csv and .tex in its folder.
+
+      trellis reproduce table2 --data fpha:PATH --seeds 5 --device cuda --recipe paper
+      trellis reproduce table2 --data hands45 --seeds 2 --rates 90 99 --rows mp tc viterbi --heads 4 --filters 16
+    """  # noqa: E501  (an example must be one line to be copied)
+    if table_only and out is not None:
+        return show_table(stored(out))
+    place = chosen_device(device, precision)
+    if place.type not in ("cpu", "cuda"):
+        raise TrellisError(f"--device {device!r}: tables are made on cpu or cuda")
+    changes = {"epochs": epochs, "tune_epochs": tune_epochs}
+    settings = Settings(
+        table=table, data=data, seeds=seeds,
+        recipe=recipe_named(recipe, **{k: v for k, v in changes.items() if v is not None}),
+        device=place.type, precision=precision, protocol=protocol, skip_bad=skip_bad,
+        rates=rates, rows=rows, inverse_alphas=inverse_alphas, chunks=chunks, heads=heads,
+        filters=filters, blocks=blocks, shared=shared, stack=stack,
+    )  # fmt: skip
+    folder = Path(settings.folder()) if out is None else out
+    if table_only:
+        return show_table(stored(folder))
+    found = skeleton.load(data, protocol=protocol, skip_bad=skip_bad, progress=True)
+    count = cores() if workers is None else workers
+    with live_bar() as watch:
+        made = reproduced(settings, found, folder, device=place, workers=count, watch=watch)
+    return show_table(made)
+
+
+def show_table(folder: Folder) -> int:
+    """Print a run's table, write it into the run's folder, and say where."""
+    write_outputs(folder)
+    to = console()
+    made = terminal(report_of(folder))
+    # In a pipe or a log as wide as the table; on a narrow terminal lines wrap, and none is cut.
+    to.width = max(width(made), to.width if to.is_terminal else 0)
+    to.print(made)
+    to.print(f"\nwrote {folder.path / 'table.txt'}, .md, .csv and .tex", soft_wrap=True)
+    return 0
+
+
+def cores() -> int:
+    """How many this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextmanager
+def live_bar() -> Iterator[Watch | None]:
+    """A live line on stderr; nothing where stderr is no terminal."""
+    to = Console(stderr=True)
+    if not to.is_terminal:
+        yield None
+        return
+    bar = Bar(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[state]}", markup=False),
+        TimeRemainingColumn(),
+        console=to,
+    )
+    with bar:
+        task = bar.add_task("preparing", total=None, state="")
+
+        def watch(progress: Progress) -> None:
+            state = "left"
+            if progress.loss is not None and progress.accuracy is not None:
+                accuracy = 100 * progress.accuracy
+                state = f"loss {progress.loss:.3f}  training accuracy {accuracy:.1f} %  left"
+            bar.update(
+                task,
+                description=f"stack {progress.stack} of {progress.stacks}: {progress.doing}",
+                total=progress.work - progress.before,  # by what this call does, time left is told
+                completed=progress.done - progress.before,
+                state=state,
+            )
+
+        yield watch

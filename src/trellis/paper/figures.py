@@ -1,0 +1,122 @@
+"""From finished cells to the figures of a row: means and deviations over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from .folder import Record
+from .plan import Row
+from .settings import Data
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A mean over seeds and their standard deviation; None where there is one seed only.
+
+    >>> print(Figure.of([80.0, 82.0]))
+    81.00 ± 1.41
+    >>> print(Figure.of([80.0]))
+    80.00
+    """
+
+    mean: float
+    deviation: float | None
+    decimals: int = 2
+
+    @classmethod
+    def of(cls, values: Sequence[float], decimals: int = 2) -> Figure:
+        """The deviation is that of a sample: its square is divided by one less than there are."""
+        mean = math.fsum(values) / len(values)
+        if len(values) < 2:
+            return cls(mean, None, decimals)
+        square = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+        return cls(mean, math.sqrt(square), decimals)
+
+    def parts(self) -> tuple[str, str]:
+        """Mean and deviation as texts."""
+        deviation = "" if self.deviation is None else f"{self.deviation:,.{self.decimals}f}"
+        return f"{self.mean:,.{self.decimals}f}", deviation
+
+    def __str__(self) -> str:
+        mean, deviation = self.parts()
+        return f"{mean} ± {deviation}" if deviation else mean
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a row came to. Accuracies and ``live`` are in percent; None where nothing is known.
+
+    ``networks`` of ``wanted`` are finished, ``disconnected`` of them have no path left, and
+    ``refused`` says why pruning was impossible, where it was.
+    """
+
+    row: Row
+    networks: int
+    wanted: int
+    disconnected: int
+    refused: str | None
+    kept: Figure | None = None
+    live: Figure | None = None
+    top1: Figure | None = None
+    mean_class: Figure | None = None
+    train: Figure | None = None
+
+    @property
+    def severed(self) -> bool:
+        """Whether no network of this row has a path left."""
+        return self.networks > 0 and self.disconnected == self.networks
+
+
+def summary(row: Row, records: Mapping[str, Record], seeds: int, data: Data) -> Summary:
+    """The figures of a row over the seeds of which every fold is finished."""
+    mine = [record for record in records.values() if record["row"] == row.key]
+    refused = next((record["refused"] for record in mine if "refused" in record), None)
+    networks = [record for record in mine if "refused" not in record]
+    whole = [
+        found
+        for seed in range(seeds)
+        if len(found := [r for r in networks if r["seed"] == seed]) == len(data.folds)
+    ]
+    plain = Summary(
+        row,
+        networks=len(networks),
+        wanted=seeds * len(data.folds),
+        disconnected=sum(record["live"] == 0 for record in networks),
+        refused=refused,
+    )
+    if not whole:
+        return plain
+
+    def over(value: Callable[[Record], float], decimals: int = 2) -> Figure:
+        return Figure.of([_over_folds(found, value) for found in whole], decimals)
+
+    kept = over(lambda r: r["kept"], 0)
+    return Summary(
+        row,
+        plain.networks,
+        plain.wanted,
+        plain.disconnected,
+        refused,
+        kept=Figure(kept.mean, kept.deviation or None, 0),  # a count that never varies is a count
+        live=_not_all(over(lambda r: 100 * r["live"] / r["kept"] if r["kept"] else 0.0, 1)),
+        top1=over(lambda r: 100 * r["correct"] / r["test"]),
+        mean_class=over(lambda r: 100 * r["mean_class"]),
+        train=over(lambda r: 100 * r["train_correct"] / r["train"]),
+    )
+
+
+def _not_all(live: Figure) -> Figure:
+    """Never rounded up to 100: that says that nothing is dead.
+
+    >>> print(_not_all(Figure(99.97, None, 1)), _not_all(Figure(100.0, None, 1)))
+    99.9 100.0
+    """
+    return replace(live, mean=min(live.mean, 99.9)) if live.mean < 100 else live
+
+
+def _over_folds(found: Sequence[Record], value: Callable[[Record], float]) -> float:
+    """The mean over a seed's folds, each counting as much as it has test recordings."""
+    tests = sum(int(record["test"]) for record in found)
+    return math.fsum(value(record) * record["test"] for record in found) / tests

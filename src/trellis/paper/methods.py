@@ -1,0 +1,90 @@
+"""The methods of the tables: each is a name and the options that `trellis.prune` is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import TrellisError
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way of pruning, as one row of a table.
+
+    ``options`` go to `trellis.prune`, beside sparsity and seed. ``budgets_of`` names a method
+    whose count in each layer this one is given. ``paper`` marks the paper's own.
+    """
+
+    key: str
+    label: str
+    consistent: bool
+    stochastic: bool
+    options: dict[str, Any] = field(hash=False)
+    budgets_of: str | None = None
+    paper: bool = False
+
+
+def _magnitude(**options: Any) -> dict[str, Any]:
+    return {"method": "magnitude"} | options
+
+
+def _chains(**options: Any) -> dict[str, Any]:
+    # The paper does not reserve a path to every class.
+    return {"method": "chains", "surrogate": "local", "cover_outputs": False} | options
+
+
+def _surrogate(inverse_alpha: float, stochastic: bool) -> dict[str, Any]:
+    return _chains(surrogate="global", inverse_alpha=inverse_alpha, stochastic=stochastic)
+
+
+EQ5 = 10.0  # the best 1/α of the paper's Table 3
+
+METHODS: dict[str, Method] = {
+    method.key: method
+    for method in (
+        Method("mp", "Standard MP", False, False, _magnitude(scope="layer"), paper=True),
+        Method("stochastic-mp", "Stochastic MP", False, True,
+               _magnitude(scope="layer", stochastic=True), paper=True),
+        Method("tc", "TC MP", True, False, _chains(), paper=True),
+        Method("tc-stochastic", "TC Stoch MP", True, True, _chains(stochastic=True), paper=True),
+        Method("tc-eq4", "TC MP, Eq. 4", True, False, _surrogate(1.0, False)),
+        Method("tc-eq5", f"TC MP, Eq. 5, 1/α = {EQ5:g}", True, False, _surrogate(EQ5, False)),
+        Method("tc-stochastic-eq4", "TC Stoch MP, Eq. 4", True, True, _surrogate(1.0, True)),
+        Method("tc-stochastic-eq5", f"TC Stoch MP, Eq. 5, 1/α = {EQ5:g}", True, True,
+               _surrogate(EQ5, True)),
+        Method("mp-tc-budgets", "MP, layer budgets of TC MP", False, False, _magnitude(),
+               budgets_of="tc"),
+        Method("global-mp", "Global MP", False, False, _magnitude(scope="global")),
+        Method("lamp", "LAMP", False, False, _magnitude(scope="lamp")),
+        Method("synflow", "SynFlow", False, False, {"method": "synflow"}),
+        Method("phew", "PHEW-like walks", True, True, {"method": "phew"}),
+        Method("viterbi", "viterbi", True, False, {"method": "viterbi"}),
+    )
+}  # fmt: skip
+
+
+def method_named(key: str) -> Method:
+    """
+    >>> method_named("mp").options
+    {'method': 'magnitude', 'scope': 'layer'}
+    """
+    if key not in METHODS:
+        raise TrellisError(f"row {key!r} is unknown: it is one of {', '.join(METHODS)}")
+    return METHODS[key]
+
+
+def with_inverse_alpha(inverse_alpha: float) -> Method:
+    """A column of Table 3: TC and stochastic, under Eq. 5 with this 1/α.
+
+    >>> with_inverse_alpha(2.5).key
+    'alpha-2.5'
+    """
+    return Method(
+        f"alpha-{inverse_alpha:g}",
+        f"1/α = {inverse_alpha:g}",
+        True,
+        True,
+        _surrogate(inverse_alpha, True),
+        paper=True,
+    )

@@ -1,0 +1,129 @@
+"""The plan of a run: rows, cells and stacks, from the settings alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+
+from ..select.budget import budget
+from ..train.batches import batch_count
+from .methods import METHODS, Method, with_inverse_alpha
+from .network import architecture_of
+from .settings import Data, Settings, paper_rate
+
+DENSE = "dense"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table; ``method`` None is the network before pruning. ``rate`` in percent."""
+
+    key: str
+    rate: float
+    method: Method | None
+
+    @property
+    def sparsity(self) -> Decimal:
+        """The fraction removed, exactly.
+
+        >>> Row("mp@99.9", 99.9, METHODS["mp"]).sparsity
+        Decimal('0.999')
+        """
+        return Decimal(repr(float(self.rate))) / 100
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One network: a row, for one seed, on one fold."""
+
+    row: Row
+    seed: int
+    fold: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.row.key}/seed-{self.seed}/fold-{self.fold}"
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Networks that are trained side by side: of one fold, all dense or all pruned."""
+
+    number: int
+    fold: int
+    cells: tuple[Cell, ...]
+
+    @property
+    def dense(self) -> bool:
+        return self.cells[0].row.method is None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a run does, in order: the stacks of dense networks come first."""
+
+    rows: tuple[Row, ...]
+    stacks: tuple[Stack, ...]
+
+    @property
+    def cells(self) -> list[Cell]:
+        return [cell for stack in self.stacks for cell in stack.cells]
+
+    def dense(self, seed: int, fold: int) -> tuple[Stack, int]:
+        """The stack that a seed's dense network is trained in, and its place there."""
+        for stack in self.stacks:
+            for place, cell in enumerate(stack.cells):
+                if stack.dense and (cell.seed, cell.fold) == (seed, fold):
+                    return stack, place
+        raise KeyError((seed, fold))
+
+
+def rows_of(settings: Settings) -> tuple[Row, ...]:
+    """The rows of a table, in the order they are shown.
+
+    >>> from .settings import Settings
+    >>> [row.key for row in rows_of(Settings("table3", "hands45", inverse_alphas=(1, 10)))]
+    ['dense', 'tc-stochastic@99.9', 'alpha-1@99.9', 'alpha-10@99.9']
+    """
+    rows = [Row(DENSE, 0.0, None)]
+    if settings.table == "table2":
+        chosen = [method for key, method in METHODS.items() if key in settings.rows]
+        rows += [_row(rate, method) for rate in settings.rates for method in chosen]
+    elif settings.table == "table3":
+        methods = [METHODS["tc-stochastic"], *map(with_inverse_alpha, settings.inverse_alphas)]
+        rows += [_row(paper_rate(settings), method) for method in methods]
+    return tuple(rows)
+
+
+def _row(rate: float, method: Method) -> Row:
+    return Row(f"{method.key}@{rate:g}", rate, method)
+
+
+def plan_of(settings: Settings, data: Data) -> Plan:
+    """Which networks are trained, and in which company."""
+    rows = rows_of(settings)
+    architecture = architecture_of(settings, data)
+    for row in rows:
+        budget(architecture.connections, row.sparsity)  # a budget of nothing is refused here
+    stacks: list[Stack] = []
+    for group in (rows[:1], rows[1:]):
+        for fold, recordings in enumerate(data.train):
+            batch = recordings // batch_count(recordings, settings.recipe.batch)
+            size = settings.stack or architecture.fitting(settings.device, batch)
+            cells = [Cell(row, seed, fold) for row in group for seed in range(settings.seeds)]
+            for part in _split(cells, size):
+                stacks.append(Stack(len(stacks), fold, tuple(part)))
+    return Plan(rows, tuple(stacks))
+
+
+def _split(cells: Sequence[Cell], most: int) -> list[Sequence[Cell]]:
+    """As few parts of at most ``most`` as will do, as even as can be.
+
+    >>> [len(part) for part in _split([None] * 10, 4)]
+    [4, 3, 3]
+    """
+    count = -(-len(cells) // most)
+    bounds = [-(-len(cells) * i // count) for i in range(count + 1)] if count else []
+    return [cells[a:b] for a, b in pairwise(bounds)]

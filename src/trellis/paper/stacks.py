@@ -1,0 +1,195 @@
+"""One stack: trained, or pruned and tuned; tested; and its cells stored."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from torch import Tensor
+
+from ..errors import TrellisError
+from ..skeleton import Evaluation
+from ..train import Training, forward_of, predictions, stack
+from ..train.stacked import Weights
+from .folder import Folder, Record
+from .network import architecture_of
+from .plan import Cell, Plan, Stack
+from .progress import Progress, Watch
+from .pruning import Job, Selection
+from .recordings import Split
+from .versions import hardware
+from .workers import Begin
+
+_PAUSE = 0.25  # seconds between reports: looking at a loss makes a GPU wait
+
+
+class Stacks:
+    """What the stacks of a run share, and what is done to each."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        plan: Plan,
+        waiting: Sequence[Stack],
+        device: torch.device,
+        begin: Begin,
+        watch: Watch | None,
+    ) -> None:
+        self.folder, self.plan, self.device = folder, plan, device
+        self.begin, self.watch = begin, watch
+        self.settings, self.recipe = folder.settings, folder.settings.recipe
+        self.hardware = hardware(device)
+        self.architecture = architecture_of(folder.settings, folder.data)
+        self.forward = forward_of(self.architecture.build(0).to(device))
+        self.work = sum(map(self._work, plan.stacks))
+        self.before = self.done = self.work - sum(map(self._work, waiting))
+
+    def train(self, part: Stack, split: Split) -> None:
+        """A stack of dense networks: their weights are stored, then their cells."""
+        began = time.monotonic()
+        weights = stack([self.architecture.build(cell.seed) for cell in part.cells])
+        weights = {name: w.to(self.device) for name, w in weights.items()}
+        training = self._trained(part, weights, None, split)
+        self.folder.write_dense(part.number, weights)
+        selections = self.begin(self._jobs(part.cells))()
+        self.folder.add(self._tested(part, part.cells, selections, training, split, began))
+
+    def begin_pruning(self, part: Stack) -> Callable[[], list[Selection]]:
+        return self.begin(self._jobs(part.cells))
+
+    def tune(self, part: Stack, split: Split, wait: Callable[[], list[Selection]]) -> None:
+        """A stack of pruned networks. Cells that could not be pruned say why and take no part."""
+        began = time.monotonic()
+        self._report("pruning", part, None)
+        found = list(zip(part.cells, wait(), strict=True))
+        records = [
+            self._head(part, cell) | {"refused": selection.refused}
+            for cell, selection in found
+            if selection.refused is not None
+        ]
+        cells = [cell for cell, selection in found if selection.refused is None]
+        selections = [selection for _, selection in found if selection.refused is None]
+        self.done += len(records) * self.recipe.tune_epochs
+        if cells:
+            weights = self._dense_weights(cells)
+            masks = [selection.masks(self.architecture.shapes) for selection in selections]
+            stacked = {n: torch.stack([m[n] for m in masks]).to(self.device) for n in masks[0]}
+            training = self._trained(part, weights, stacked, split, cells)
+            records += self._tested(part, cells, selections, training, split, began)
+        self.folder.add(records)
+
+    def _jobs(self, cells: Sequence[Cell]) -> list[Job]:
+        jobs = []
+        for cell in cells:
+            source, place = self.plan.dense(cell.seed, cell.fold)
+            jobs.append(Job(self.folder.dense(source.number), place, cell.row, cell.seed))
+        return jobs
+
+    def _dense_weights(self, cells: Sequence[Cell]) -> Weights:
+        """The dense networks that cells are pruned from, one behind the other."""
+        files: dict[Path, Weights] = {}
+        found: dict[str, list[Tensor]] = {name: [] for name in self.architecture.shapes}
+        for job in self._jobs(cells):
+            if job.dense not in files:
+                files[job.dense] = load_file(job.dense)
+            for name, parts in found.items():
+                parts.append(files[job.dense][name][job.place])
+        return {name: torch.stack(parts).to(self.device) for name, parts in found.items()}
+
+    def _trained(
+        self,
+        part: Stack,
+        weights: Weights,
+        masks: Weights | None,
+        split: Split,
+        cells: Sequence[Cell] | None = None,
+    ) -> Training:
+        seeds = [cell.seed for cell in (part.cells if cells is None else cells)]
+        doing = "training" if masks is None else "tuning"
+        try:
+            training = Training(
+                self.forward,
+                weights,
+                split.train_x,
+                split.train_y,
+                self.recipe,
+                seeds=seeds,
+                masks=masks,
+                tune=masks is not None,
+                precision=self.settings.precision,
+            )
+            last = -math.inf
+            while not training.done:
+                training.epoch()
+                self.done += len(seeds)
+                if time.monotonic() - last > _PAUSE or training.done:
+                    self._report(doing, part, training)
+                    last = time.monotonic()
+        except torch.cuda.OutOfMemoryError:
+            raise TrellisError(
+                f"a stack of {len(seeds)} networks does not fit into the memory of "
+                f"{self.hardware}: run again with --stack {max(1, len(seeds) // 2)}"
+            ) from None
+        return training
+
+    def _tested(
+        self,
+        part: Stack,
+        cells: Sequence[Cell],
+        selections: Sequence[Selection],
+        training: Training,
+        split: Split,
+        began: float,
+    ) -> list[Record]:
+        train = self._said(training.weights, split.train_x)
+        test = self._said(training.weights, split.test_x)
+        train_y, test_y = split.train_y.cpu().numpy(), split.test_y.cpu().numpy()
+        names = [str(i) for i in range(self.architecture.classes)]
+        seconds = round((time.monotonic() - began) / len(cells), 3)
+        losses = training.loss.tolist()
+        records = []
+        for i, (cell, selection) in enumerate(zip(cells, selections, strict=True)):
+            figures = {
+                "correct": int((test[i] == test_y).sum()),
+                "test": len(test_y),
+                "mean_class": Evaluation.of(test_y, test[i], names).mean_class,
+                "train_correct": int((train[i] == train_y).sum()),
+                "train": len(train_y),
+                "loss": losses[i] if math.isfinite(losses[i]) else None,
+                "seconds": seconds,
+            }
+            records.append(self._head(part, cell) | selection.figures | figures)
+        return records
+
+    def _said(self, weights: Weights, x: Tensor) -> NDArray[np.int64]:
+        return predictions(self.forward, weights, x).cpu().numpy()
+
+    def _head(self, part: Stack, cell: Cell) -> Record:
+        return {
+            "cell": cell.key,
+            "row": cell.row.key,
+            "seed": cell.seed,
+            "fold": cell.fold,
+            "stack": part.number,
+            "device": self.hardware,
+        }
+
+    def _work(self, part: Stack) -> int:
+        return len(part.cells) * (self.recipe.epochs if part.dense else self.recipe.tune_epochs)
+
+    def _report(self, doing: str, part: Stack, training: Training | None) -> None:
+        if self.watch is not None:
+            count = len(part.cells)
+            networks = f"{count} {'dense ' * part.dense}network{'s' * (count > 1)}"
+            loss = None if training is None else float(training.loss.mean())
+            accuracy = None if training is None else float(training.hits.mean())
+            self.watch(
+                Progress(f"{doing} {networks}", part.number + 1, len(self.plan.stacks), loss,
+                         accuracy, self.done, self.before, self.work)
+            )  # fmt: skip

@@ -1,0 +1,103 @@
+"""Settings: what they refuse, and the command that asks for them again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+import torch
+import tyro
+
+from tests.paper.waves import small, waves
+from trellis.cli import reproduce as command
+from trellis.errors import TrellisError
+from trellis.paper import Data, Folder, Settings
+from trellis.paper.recordings import describe
+from trellis.paper.settings import is_benchmark
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"table": "table4"}, "'table4' is no table"),
+        ({"device": "tpu"}, "device='tpu'"),
+        ({"precision": "fp8"}, "precision='fp8'"),
+        ({"seeds": 0}, "seeds=0"),
+        ({"stack": 0}, "stack=0"),
+        ({"heads": True}, "heads=True"),
+        ({"rates": (100.0,)}, "a rate of 100.0"),
+        ({"rates": (0.0,)}, "a rate of 0.0"),
+        ({"rates": (float("nan"),)}, "a rate of nan"),
+        ({"rates": ()}, "give at least one"),
+        ({"rates": (90.0, 90.0)}, "twice"),
+        ({"rows": ("mp", "mpp")}, "row 'mpp' is unknown"),
+        ({"table": "table3", "rates": (90.0, 99.0)}, "one rate"),
+        ({"inverse_alphas": (0.5,)}, "1/α = 0.5"),
+    ],
+)
+def test_refused(changes: dict[str, Any], words: str) -> None:
+    table = changes.pop("table", "table2")
+    with pytest.raises(TrellisError, match="(?s).*" + words.replace("(", r"\(")):
+        small(table, **changes)
+
+
+@pytest.mark.parametrize("table", ["table1", "table2", "table3"])
+def test_stored_is_loaded(table: str) -> None:
+    settings = small(table, protocol="1:1", skip_bad=True)
+    assert Settings.from_dict(json.loads(json.dumps(settings.to_dict()))) == settings
+    data = describe(waves(folds=2))
+    assert Data.from_dict(json.loads(json.dumps(data.to_dict()))) == data
+
+
+def test_a_setting_that_is_missing_or_new_is_named() -> None:
+    given = small().to_dict()
+    with pytest.raises(TrellisError, match="'colour'"):
+        Settings.from_dict(given | {"colour": "red"})
+    del given["heads"]
+    with pytest.raises(TrellisError, match="'heads'"):
+        Settings.from_dict(given)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        small(),
+        small("table1", data="csv:my recordings; rm -rf x", protocol="it's"),
+        small("table3", shared=True, skip_bad=True, device="cuda", precision="bf16", blocks=2),
+        Settings("table2", "hands45"),
+    ],
+    ids=lambda s: s.table,
+)
+def test_the_command_asks_for_the_same_again(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Settings] = []
+
+    def ran(given: Settings, *_: Any, **__: Any) -> Folder:
+        asked.append(given)
+        raise TrellisError("enough")
+
+    monkeypatch.setattr(command, "reproduced", ran)
+    monkeypatch.setattr(command, "chosen_device", lambda name, _: torch.device(name))
+    monkeypatch.setattr("trellis.skeleton.load", lambda *_, **__: waves())
+    words = shlex.split(settings.command())
+    assert words[:2] == ["trellis", "reproduce"]
+    with pytest.raises(TrellisError, match="enough"):
+        tyro.cli(command.reproduce, args=words[2:], config=(tyro.conf.FlagCreatePairsOff,))
+    assert asked == [settings]
+
+
+def test_other_settings_other_folder() -> None:
+    names = {small().folder(), small(seeds=3).folder(), small(data="hands45").folder()}
+    assert len(names) == 3
+    assert "/" not in small(data="csv:/a/../b").folder()
+
+
+def test_the_benchmark_is_fpha_whole_under_its_split() -> None:
+    data = describe(waves())
+    whole = Data(**vars(data) | {"train": (600,), "test": (575,)})
+    assert is_benchmark(small(data="fpha:x"), whole)
+    assert not is_benchmark(small(data="fpha:x"), data)
+    assert not is_benchmark(small(data="hands45"), whole)
