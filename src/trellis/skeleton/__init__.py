@@ -1,5 +1,7 @@
 """Skeletons that move: recordings, chunking, and the network that recognises actions."""
 
+from .augmentation import Augmentation, Augmenter
+from .channels import Channels
 from .chunks import chunked
 from .evaluation import Confusion, Evaluation
 from .fitting import evaluated, fit, metrics
@@ -13,6 +15,9 @@ from .source import load
 
 __all__ = [
     "GCN",
+    "Augmentation",
+    "Augmenter",
+    "Channels",
     "Confusion",
     "Evaluation",
     "Fold",

@@ -3,12 +3,14 @@
 from .checkpoint import read_checkpoint, remove_checkpoint, run, write_checkpoint
 from .recipe import RECIPES, Recipe, recipe_named
 from .stacked import Forward, Weights, forward_of, stack, unstack
+from .teachers import Teachers
 from .training import Training, accuracies, predictions
 
 __all__ = [
     "RECIPES",
     "Forward",
     "Recipe",
+    "Teachers",
     "Training",
     "Weights",
     "accuracies",

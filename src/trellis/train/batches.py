@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -36,6 +37,16 @@ def batch_indices(recordings: int, most: int, epoch: int) -> list[Tensor]:
     return [order[i * size : (i + 1) * size] for i in range(count)]
 
 
+class Feed(Protocol):
+    """What a network sees of a recording, at each step anew.
+
+    ``onto(out, x, step)`` writes what becomes of x (batch, …) into out (networks, batch, …). It
+    depends on each network's seed and the step alone.
+    """
+
+    def onto(self, out: Tensor, x: Tensor, step: int) -> None: ...
+
+
 class Noise:
     """Gaussian noise for every network of a stack, the same whichever stack it trains in.
 
@@ -53,12 +64,13 @@ class Noise:
             out.copy_(x)
             return
         for i, seed in enumerate(self.seeds):
-            self.generator.manual_seed(_stream(seed, step))
+            self.generator.manual_seed(stream(seed, step))
             out[i].normal_(0, self.deviation, generator=self.generator)
         out.add_(x)
 
 
-def _stream(seed: int, step: int) -> int:
+def stream(seed: int, step: int) -> int:
+    """The seed of a generator for one step of one network."""
     # Mixed, because torch's generator on a CPU looks at the lowest 32 bits of its seed alone.
     mixed = hashlib.blake2b(f"{seed} {step}".encode(), digest_size=8).digest()
     return int.from_bytes(mixed, "little") >> 1

@@ -110,7 +110,7 @@ def _settings(training: Training, about: Mapping[str, Any] | None) -> dict[str, 
     own = recipe | {
         "epochs": training.epochs,
         "rate": training.first_rate,
-        "seeds": list(training.noise.seeds),
+        "seeds": training.seeds,
         "precision": training.precision,
         "device": training.x.device.type,
         "recordings": _sha256({"x": training.x, "y": training.y}),

@@ -11,11 +11,12 @@ from torch.nn import functional as F
 
 from ..errors import TrellisError
 from .adam import Adam
-from .batches import Noise, batch_count, batch_indices
+from .batches import Feed, Noise, batch_count, batch_indices
 from .rates import SpeedRule, cosine
 from .recipe import Recipe
 from .replay import Replay
 from .stacked import Forward, Weights
+from .teachers import Teachers
 
 PRECISIONS = ("fp32", "tf32", "bf16")
 
@@ -26,6 +27,8 @@ class Training:
     ``weights`` is a stack, (networks, …) each, and is trained in place; ``x`` (recordings, …) and
     ``y`` (recordings,) lie on its device. ``masks``, where given, are a stack too: what they
     remove is set to zero and stays there. ``tune`` takes the recipe's rate and length for tuning.
+    ``teachers`` are networks to learn from beside the labels. ``feed`` writes each step's inputs,
+    in place of the recipe's noise.
 
     Each network's result is the same, to rounding, whichever others it is stacked with: batches
     depend on the epoch, noise on the network's seed and the step.
@@ -54,6 +57,8 @@ class Training:
         masks: Mapping[str, Tensor] | None = None,
         tune: bool = False,
         precision: str = "fp32",
+        teachers: Teachers | None = None,
+        feed: Feed | None = None,
     ) -> None:
         sample = next(iter(weights.values()))
         if len(sample) != len(seeds):
@@ -76,7 +81,8 @@ class Training:
         count = len(seeds)
         self.batches = batch_count(len(x), recipe.batch)
         size = len(x) // self.batches
-        self.noise = Noise(seeds, recipe.noise, sample.device)
+        self.seeds, self.teachers = list(seeds), teachers
+        self.feed = Noise(seeds, recipe.noise, sample.device) if feed is None else feed
         self.inputs = torch.empty(count, size, *x.shape[1:], dtype=self.x.dtype, device=x.device)
         self.targets = torch.empty(size, dtype=y.dtype, device=y.device)
         self.loss = torch.zeros(count, device=sample.device, dtype=sample.dtype)
@@ -102,7 +108,7 @@ class Training:
             else:
                 chosen = chosen.to(self.x.device)
                 batch, targets = self.x[chosen], self.y[chosen]
-            self.noise.onto(self.inputs, batch, step)
+            self.feed.onto(self.inputs, batch, step)
             self.targets.copy_(targets)
             with arithmetic(self.precision):
                 self.replay(self._step)
@@ -119,6 +125,10 @@ class Training:
         losses = F.cross_entropy(
             wide.transpose(1, 2), targets, reduction="none", label_smoothing=self.recipe.smoothing
         ).mean(1)
+        if self.teachers is not None:
+            with autocast(self.precision, self.inputs.device):
+                taught = self.teachers.losses(wide, self.inputs)
+            losses = (1 - self.teachers.weight) * losses + self.teachers.weight * taught
         gradients = torch.autograd.grad(losses.sum(), leaves)
         self.adam.step(gradients, self.rates)
         with torch.no_grad():
