@@ -64,7 +64,7 @@ def demo(
     to = console()
     to.print(FIRST, soft_wrap=True)
     found = skeleton.load(SETTINGS.data)
-    if (out / "settings.json").exists() and not _goes_on(out, found):
+    if _is_over(out, found):
         shutil.rmtree(out)  # an earlier demo: this one is to be seen working
     with live_bar() as watch:
         made = reproduce(SETTINGS, found, out, workers=cores(), watch=watch)
@@ -73,12 +73,14 @@ def demo(
     return 0
 
 
-def _goes_on(folder: Path, found: Skeletons) -> bool:
-    """Whether a demo like this one was stopped there before its end."""
+def _is_over(folder: Path, found: Skeletons) -> bool:
+    """Whether an earlier demo lies there that ended, or that another version of Trellis began."""
+    if not (folder / "settings.json").exists():
+        return False
     run = stored(folder)
-    same = (run.settings, run.data, run.versions) == (SETTINGS, describe(found), versions())
-    return same and any(
-        cell.key not in run.records
-        for part in plan_of(SETTINGS, run.data).stacks
-        for cell in part.cells
-    )
+    if run.settings != SETTINGS:
+        return False  # somebody's own run: it is not ours to remove
+    if (run.data, run.versions) != (describe(found), versions()):
+        return True
+    cells = [cell for part in plan_of(SETTINGS, run.data).stacks for cell in part.cells]
+    return all(cell.key in run.records for cell in cells)

@@ -74,6 +74,15 @@ def method_named(key: str) -> Method:
     return METHODS[key]
 
 
+def plain(number: float) -> str:
+    """A number in full, without a fraction of nothing: two numbers never read alike.
+
+    >>> plain(99.9), plain(10.0), plain(99.999991)
+    ('99.9', '10', '99.999991')
+    """
+    return repr(float(number)).removesuffix(".0")
+
+
 def with_inverse_alpha(inverse_alpha: float) -> Method:
     """A column of Table 3: TC and stochastic, under Eq. 5 with this 1/α.
 
@@ -81,8 +90,8 @@ def with_inverse_alpha(inverse_alpha: float) -> Method:
     'alpha-2.5'
     """
     return Method(
-        f"alpha-{inverse_alpha:g}",
-        f"1/α = {inverse_alpha:g}",
+        f"alpha-{plain(inverse_alpha)}",
+        f"1/α = {plain(inverse_alpha)}",
         True,
         True,
         _surrogate(inverse_alpha, True),

@@ -57,7 +57,7 @@ class Architecture:
         two moments and masks; and what a batch leaves behind for the way back."""
         units, channels = self.nodes * self.channels, self.channels
         for _ in range(self.blocks):
-            units += self.nodes * self.heads * (channels + self.filters)
+            units += self.nodes * self.heads * (min(channels, self.filters) + self.filters)
             channels = self.heads * self.filters
         return 4 * (6 * self.connections + 3 * batch * units)
 

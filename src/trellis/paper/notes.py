@@ -94,6 +94,11 @@ def for_table2(settings: Settings, data: Data, rows: Sequence[Summary]) -> list[
         "Pruned networks start from the dense one of their seed and are tuned: they have seen "
         "more epochs than the dense row.",
     ]
+    if {"phew", "viterbi"} & set(settings.rows):
+        notes.append(
+            "viterbi and PHEW-like walks reach every class, as Trellis does by default "
+            "(cover_outputs); the paper's own methods reserve no paths for that."
+        )
     if {"synflow", "phew", "lamp"} & set(settings.rows):
         notes.append(
             "SynFlow, PHEW-like walks and LAMP are applied to the trained weights here, like all "

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from ..select.budget import budget
 from ..train.batches import batch_count
-from .methods import METHODS, Method, with_inverse_alpha
+from .methods import METHODS, Method, plain, with_inverse_alpha
 from .network import architecture_of
 from .settings import Data, Settings, paper_rate
 
@@ -98,7 +98,7 @@ def rows_of(settings: Settings) -> tuple[Row, ...]:
 
 
 def _row(rate: float, method: Method) -> Row:
-    return Row(f"{method.key}@{rate:g}", rate, method)
+    return Row(f"{method.key}@{plain(rate)}", rate, method)
 
 
 def plan_of(settings: Settings, data: Data) -> Plan:

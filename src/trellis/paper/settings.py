@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import TrellisError
 from ..train import RECIPES, Recipe
 from ..train.training import PRECISIONS
-from .methods import METHODS, method_named
+from .methods import METHODS, method_named, plain
 from .published import TABLE3, TABLE3_RATE
 
 TABLES = ("table1", "table2", "table3")
@@ -130,7 +130,7 @@ class Settings:
                 continue
             words.append(f"--{f.name.replace('_', '-')}")
             if isinstance(value, tuple):
-                words += [f"{v:g}" if isinstance(v, float) else v for v in value]
+                words += [plain(v) if isinstance(v, float) else v for v in value]
             elif value is not True:
                 words.append(str(value))
         return shlex.join(words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -10,16 +11,19 @@ from torch import Tensor
 from torch.nn import functional as F
 
 _HALF = torch.bfloat16
+_MEMORY = 200 << 10  # bytes that a program's tiles may take: what an H100 has, and an A100 not
+_OPTIN = "shared_memory_per_block_optin"
 _HEADS = 2  # a program of the forward kernel sums over so many heads
 _GROUPS = 3  # a head's nodes are shared out to so many programs of the backward kernel
 _SPLITS = 16  # the attention's gradient is summed in so many parts
 
 
 def usable(attention: Tensor, convolution: Tensor, classes: int) -> bool:
-    """Whether the kernels can run these: on a GPU, in bfloat16, sizes that fit a tile."""
+    """Whether the kernels can run these: on a large GPU, in bfloat16, sizes that fit a tile."""
     nodes, (channels, filters) = attention.shape[-1], convolution.shape[-2:]
     return (
         attention.is_cuda
+        and _shared_memory(attention.device) >= _MEMORY
         and torch.is_autocast_enabled("cuda")
         and torch.get_autocast_dtype("cuda") == torch.bfloat16
         and find_spec("triton") is not None
@@ -90,6 +94,11 @@ class Fused(torch.autograd.Function):
         )  # fmt: skip
         attention = da.sum(1)[..., :nodes].reshape(networks, heads, nodes, nodes)
         return attention, dw.sum(2), dd, None
+
+
+@lru_cache
+def _shared_memory(device: torch.device) -> int:
+    return int(getattr(torch.cuda.get_device_properties(device), _OPTIN, 0))
 
 
 def _power(size: int) -> int:

@@ -47,7 +47,8 @@ class GCN(nn.Module):
     ``adjacency`` (nodes × nodes, or heads × nodes × nodes) is where every head's attention starts.
     ``edges`` says what becomes of it: with ``"limit"`` there is no edge where it is zero, and none
     is learnt; with ``"start"`` training may add some; with ``"fixed"`` it stays as it was
-    handcrafted, a constant that is neither trained, pruned nor counted.
+    handcrafted, a constant that is neither trained, pruned nor counted. Under ``"limit"`` the
+    attention keeps its shape: entries that are no edges count as connections that never live.
     """
 
     def __init__(
@@ -161,11 +162,19 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         attention = self.attention if self.edges is None else self.attention * self.edges
-        mixed = torch.einsum("kuv,bvc->bukc", attention, x)
-        if len(self.convolution) == 1:
-            signal = mixed @ self.convolution[0]
+        shared = len(self.convolution) == 1
+        channels, filters = self.convolution.shape[1:]
+        if channels <= filters:  # joints are mixed where their signal is smaller
+            mixed = torch.einsum("kuv,bvc->bukc", attention, x)
+            if shared:
+                signal = mixed @ self.convolution[0]
+            else:
+                signal = torch.einsum("bukc,kcf->bukf", mixed, self.convolution)
+        elif shared:
+            signal = torch.einsum("kuv,bvf->bukf", attention, x @ self.convolution[0])
         else:
-            signal = torch.einsum("bukc,kcf->bukf", mixed, self.convolution)
+            convolved = torch.einsum("bvc,kcf->bvkf", x, self.convolution)
+            signal = torch.einsum("kuv,bvkf->bukf", attention, convolved)
         signal = signal.flatten(2) if self.combine == "concat" else signal.sum(dim=2)
         return F.relu(signal if self.bias is None else signal + self.bias)
 

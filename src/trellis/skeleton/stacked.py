@@ -22,13 +22,17 @@ def stacked_block(
     networks, heads, nodes, _ = attention.shape
     _, batch, _, channels = x.shape
     filters = convolution.shape[-1]
-    columns = x.permute(0, 2, 1, 3).reshape(networks, nodes, batch * channels)
-    mixed = torch.bmm(attention.reshape(networks, heads * nodes, nodes), columns)
-    if convolution.shape[1] == 1:
-        rows = mixed.reshape(networks, heads * nodes * batch, channels)
+    kernels = convolution.shape[1]
+    if channels <= filters:  # joints are mixed where their signal is smaller
+        columns = x.permute(0, 2, 1, 3).reshape(networks, nodes, batch * channels)
+        mixed = torch.bmm(attention.reshape(networks, heads * nodes, nodes), columns)
+        rows = mixed.reshape(networks * kernels, -1, channels)
+        signal = torch.bmm(rows, convolution.reshape(-1, channels, filters))
     else:
-        rows = mixed.reshape(networks * heads, nodes * batch, channels)
-    signal = torch.bmm(rows, convolution.reshape(-1, channels, filters))
+        rows = x.permute(0, 2, 1, 3).reshape(networks, 1, nodes * batch, channels)
+        convolved = torch.matmul(rows, convolution)  # networks, kernels, nodes * batch, filters
+        columns = convolved.reshape(networks, kernels, nodes, batch * filters)
+        signal = torch.matmul(attention, columns)
     signal = signal.reshape(networks, heads, nodes, batch, filters)
     if combine == "sum":
         signal = signal.sum(1, keepdim=True)

@@ -45,7 +45,7 @@ def fused_update(
     from .adam_kernel import update_kernel
 
     networks, connections = weight.shape
-    update_kernel[(networks, -(-connections // 1024))](
+    update_kernel[(-(-connections // 1024), networks)](
         weight, gradient.contiguous(), mean, square, gradient if mask is None else mask, rates,
         warmth, connections, momentum, _SQUARES, decay, _TINY, MASKED=mask is not None, SIZE=1024,
     )  # fmt: skip
@@ -64,7 +64,7 @@ class Adam:
     def __init__(
         self, weights: Weights, masks: Mapping[str, Tensor], momentum: float, decay: float
     ) -> None:
-        self.weights, self.masks = weights, masks  # stacks lie whole in memory: flat views
+        self.weights, self.masks = weights, masks
         self.momentum, self.decay = momentum, decay
         self.means = {name: torch.zeros_like(weight) for name, weight in weights.items()}
         self.squares = {name: torch.zeros_like(weight) for name, weight in weights.items()}
@@ -82,12 +82,16 @@ class Adam:
         self.count += 1
         warmth = (1 - self.shares**self.count).to(first.dtype)  # too near 1 for float32 powers
         for (name, weight), gradient in zip(self.weights.items(), gradients, strict=True):
-            mask = self.masks.get(name)
             (fused_update if self.fused else update)(
-                weight.flatten(1), gradient.flatten(1), self.means[name].flatten(1),
-                self.squares[name].flatten(1), None if mask is None else mask.flatten(1),
+                self._flat(weight), gradient.reshape(len(weight), -1),
+                self._flat(self.means[name]), self._flat(self.squares[name]),
+                self._flat(self.masks[name]) if name in self.masks else None,
                 rates, warmth, self.momentum, self.decay,
             )  # fmt: skip
+
+    @staticmethod
+    def _flat(stack: Tensor) -> Tensor:
+        return stack.view(len(stack), -1)  # never a copy, which would be changed in its place
 
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint keeps beside the weights."""

@@ -12,9 +12,9 @@ def update_kernel(
     connections, momentum, squares, decay, tiny,
     MASKED: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    """Program (network, block): SIZE connections of one parameter, (networks, connections)."""
-    network = tl.program_id(0).to(tl.int64)
-    at = tl.program_id(1) * SIZE + tl.arange(0, SIZE)
+    """Program (block, network): SIZE connections of one parameter, (networks, connections)."""
+    network = tl.program_id(1).to(tl.int64)
+    at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
     inside = at < connections
     at += network * connections
     g = tl.load(gradient + at, mask=inside, other=0.0)

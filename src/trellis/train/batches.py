@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 
 
-def batch_count(recordings: int, most: int) -> int:
+def batch_count(recordings: int, most: int | None) -> int:
     """How many batches of at most ``most`` an epoch over ``recordings`` has.
 
     >>> batch_count(600, 600), batch_count(1020, 600)
     (1, 2)
     """
-    return -(-recordings // most)
+    return 1 if most is None else -(-recordings // most)
 
 
-def batch_indices(recordings: int, most: int, epoch: int) -> list[Tensor]:
+def batch_indices(recordings: int, most: int | None, epoch: int) -> list[Tensor]:
     """The batches of an epoch, all of one size; what does not divide is left for another epoch.
 
     All networks see the same batches, so that a stack reads the data once. One batch means all

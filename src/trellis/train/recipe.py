@@ -20,8 +20,9 @@ class Recipe:
     at which its loss changed by more than at the step before, else divided by it, and stays
     within a hundredth and ten times the first. ``"cosine"`` falls from the first rate to nothing.
 
-    ``batch`` is the most recordings a step sees. ``noise`` is the standard deviation of what is
-    added to the (normalised) inputs, drawn anew at every step for every network.
+    ``batch`` is the most recordings a step sees, None for all of them. ``noise`` is the standard
+    deviation of what is added to the (normalised) inputs, drawn anew at every step for every
+    network.
     """
 
     name: str
@@ -30,7 +31,7 @@ class Recipe:
     rate: float
     tune_rate: float
     schedule: str
-    batch: int = 600
+    batch: int | None = 600
     momentum: float = 0.9
     decay: float = 0.0
     smoothing: float = 0.0
@@ -39,6 +40,8 @@ class Recipe:
     def __post_init__(self) -> None:
         for name in ("epochs", "tune_epochs", "batch"):
             value = getattr(self, name)
+            if name == "batch" and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise TrellisError(f"{name}={value!r} is not a whole number from 1 up")
         for name in ("rate", "tune_rate", "decay", "noise", "smoothing", "momentum"):
@@ -65,6 +68,7 @@ RECIPES = {
         rate=1e-3,
         tune_rate=1e-3,
         schedule="speed",
+        batch=None,
     ),
     "default": Recipe(
         "default",

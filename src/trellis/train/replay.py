@@ -27,9 +27,10 @@ class Replay:
         if self.device.type != "cuda":
             step()
             return
-        if self.graph is None:
-            self.graph = self._captured(step)
-        self.graph.replay()
+        with torch.cuda.device(self.device):  # graphs and kernels go to the current one
+            if self.graph is None:
+                self.graph = self._captured(step)
+            self.graph.replay()
 
     def _captured(self, step: Callable[[], None]) -> torch.cuda.CUDAGraph:
         before = {name: tensor.clone() for name, tensor in self.tensors.items()}

@@ -1,0 +1,129 @@
+"""The masks that a model carries while it is trained: found, and renewed in place.
+
+The mask is a buffer of a parametrization. Writing into it keeps everything else as it was:
+parameters and their optimizer, compiled code, the buffers that data-parallel training knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from ..errors import TrellisError
+from ..masks import Mask, Masks
+from ..masks.slots import Slot, named_slots, tied
+from .regrowth import ProbedMask
+
+
+@dataclass(frozen=True, eq=False)
+class Carried:
+    """The mask on one parameter, by its plain name, and where the parameter is stored."""
+
+    name: str
+    mask: Mask
+    slot: Slot
+
+    @property
+    def stored(self) -> Tensor | None:
+        """The stored tensor, entry for entry the masked one; None where it is computed from
+        others (weight norm, say)."""
+        bare = all(isinstance(transform, Mask) for transform in self.slot.transforms)
+        return self.slot.sources[0] if bare else None
+
+    @torch.no_grad()
+    def renew(self, kept: Tensor) -> None:
+        """Write a new mask. What goes and what comes back is stored as zero."""
+        stored = self.stored
+        if stored is not None:
+            stored.masked_fill_(~(kept & self.mask.mask), 0)
+        self.mask.mask.copy_(kept)
+
+
+def attach(model: nn.Module, masks: Mapping[str, Tensor], *, probed: bool) -> None:
+    """Put masks on a model; ``probed`` ones can tell the gradients of what is pruned."""
+    bare: dict[str, Tensor] = {}
+    for group in tied(named_slots(model), masked=True):
+        name, slot = group[0]
+        if name in masks:
+            mine = [t for t in slot.transforms if isinstance(t, Mask)]
+            if mine:
+                mine[0].mask.copy_(masks[name])
+            else:
+                bare[name] = masks[name]
+    with _in_their_place(model, bare):
+        Masks(bare).apply(model)
+    if not probed:
+        return
+    made: dict[int, ProbedMask] = {}  # aliases of a tied parameter share one mask
+    for name, slot in named_slots(model):
+        for place, mask in enumerate(slot.transforms):
+            if isinstance(mask, Mask) and (name in masks or id(mask) in made):
+                _chain(slot)[place] = made.setdefault(id(mask), ProbedMask(mask.mask))
+
+
+@contextmanager
+def _in_their_place(model: nn.Module, names: Mapping[str, Tensor]) -> Iterator[None]:
+    """While masks are put on these parameters, others stand in for them.
+
+    Registering a parametrization sets a parameter's memory anew, which costs it its node in
+    autograd's graph, and with it whatever hangs there: `DistributedDataParallel` waits for it.
+    """
+    swapped: list[tuple[Slot, nn.Parameter]] = []
+    stand_ins: dict[int, nn.Parameter] = {}
+    for group in tied(named_slots(model), masked=False):
+        if any(name in names for name, _ in group):
+            for _, slot in group:
+                parameter = slot.sources[0]
+                if not slot.transforms and isinstance(parameter, nn.Parameter):
+                    swapped.append((slot, parameter))
+    for slot, parameter in swapped:
+        other = nn.Parameter(parameter.detach(), requires_grad=parameter.requires_grad)
+        key = slot.leaf if slot.hook is None else f"{slot.leaf}_orig"
+        slot.module._parameters[key] = stand_ins.setdefault(id(parameter), other)
+    yield
+    for slot, parameter in swapped:
+        _chain(slot)._parameters["original"] = parameter
+
+
+def _chain(slot: Slot) -> parametrize.ParametrizationList:
+    chains = slot.module.parametrizations
+    assert isinstance(chains, nn.ModuleDict)
+    chain = chains[slot.leaf]
+    assert isinstance(chain, parametrize.ParametrizationList)
+    return chain
+
+
+def storable(model: nn.Module, names: Iterable[str]) -> None:
+    """Refuse parameters that are computed from others: no entry of theirs can be set to zero."""
+    slots = dict(named_slots(model))
+    for name in names:
+        other = [t for t in slots[name].transforms if not isinstance(t, Mask)]
+        if other:
+            raise TrellisError(
+                f"connections that come back start from zero, and {name!r} is computed by "
+                f"{type(other[0]).__name__}, which cannot be set: leave out regrow, or "
+                f"ignore={name!r}"
+            )
+
+
+def carried(model: nn.Module, names: Iterable[str]) -> list[Carried]:
+    """The masks on these parameters."""
+    slots = dict(named_slots(model))
+    found = []
+    for name in names:
+        if name not in slots:
+            raise TrellisError(f"{name!r} is no longer in the model: make a new Pruner for it")
+        slot = slots[name]
+        mask = next((t for t in slot.transforms if isinstance(t, Mask)), None)
+        if mask is None:
+            raise TrellisError(
+                f"the mask of {name!r} is gone (baked in, or removed), so it cannot be renewed: "
+                "make a new Pruner for the model as it is"
+            )
+        found.append(Carried(name, mask, slot))
+    return found

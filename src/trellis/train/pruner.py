@@ -1,0 +1,280 @@
+"""Gradual pruning in anyone's training loop: one call after every optimizer step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from ..errors import TrellisError
+from ..masks import Masks
+from ..select.allowed import allowed, refuse_hooks
+from ..select.ranking import count
+from ..select.scope import check
+from ..trace.current import Current, current, matching, without
+from ..trace.trellis import Trellis, trace
+from .carried import Carried, attach, carried, storable
+from .choosing import Choice, Chooser, Kept, plenty
+from .plan import Plan, options_of
+from .ranks import agreed, summed, unwrapped
+from .regrowth import ProbedMask, returning
+from .resume import Standing, read_standing
+from .schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Renewal:
+    """Masks were renewed after ``step``: ``kept`` connections of a ``budget``, ``regrown`` of
+    them pruned before. ``sparsity`` is what the schedule says."""
+
+    step: int
+    sparsity: float
+    budget: int
+    kept: int
+    regrown: int
+
+    def __str__(self) -> str:
+        asked = "" if self.kept == self.budget else f", budget {self.budget:,}"
+        grown = f", {self.regrown:,} of them regrown" if self.regrown else ""
+        return (
+            f"step {self.step:,}: {self.kept:,} connections kept "
+            f"({100 * self.sparsity:.4g} % pruned{asked}){grown}"
+        )
+
+
+class Pruner:
+    """Prunes a model while it is trained, so that every kept connection is always live.
+
+    Made once for a model; then `step` is called after every optimizer step. When the
+    ``schedule`` says so it renews the masks, to exactly the budget that is scheduled. The model
+    is traced once, and carries masks from then on that keep everything at first. They only ever
+    change in place: make the optimizer, compile, copy or wrap the model before or after.
+
+    Without ``regrow`` the kept connections only ever get fewer. With it, at each renewal a share
+    of them is replaced by the pruned connections of largest gradient that lie on a path. The
+    share falls from ``regrow`` along a cosine to nothing at the last renewal; what comes back
+    starts from zero. Pruned weights are stored as zero, and whatever an optimizer does to them
+    between renewals is never seen.
+
+    ``sparsity`` or ``keep`` is what to reach. Further options are those of `trellis.prune`, but
+    ``consistent`` is True unless you say otherwise. Where several processes train the model
+    together, give it in its `DistributedDataParallel`, or name their ``group``.
+
+    >>> _ = torch.manual_seed(0)
+    >>> model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+    >>> schedule = Schedule("cubic", end=4, every=2)
+    >>> pruner = Pruner(model, torch.zeros(1, 8), sparsity=0.9, schedule=schedule)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    >>> for _ in range(4):
+    ...     optimizer.zero_grad()
+    ...     model(torch.randn(3, 8)).square().sum().backward()
+    ...     optimizer.step()
+    ...     if renewal := pruner.step():
+    ...         print(renewal)
+    step 2: 34 connections kept (78.75 % pruned)
+    step 4: 16 connections kept (90 % pruned)
+    >>> pruner
+    Pruner: step 4 of 4, 16 of 160 connections kept (90 % pruned); cubic, steps 0 to 4, every 2
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | Trellis,
+        example_inputs: Any = None,
+        *,
+        sparsity: float | None = None,
+        keep: int | None = None,
+        schedule: Schedule,
+        regrow: float = 0.0,
+        group: dist.ProcessGroup | None = None,
+        **options: Any,
+    ) -> None:
+        self.options = options_of(options)
+        if isinstance(model, nn.Module):
+            model, found = unwrapped(model)
+            group = found if group is None else group
+        self.group = group
+        self.net = trace(model, example_inputs)
+        refuse_hooks(self.model)
+        self._ignored = matching(self.net, self.options.ignored)
+        now = current(self.net)
+        net = self._net(now)
+        if not net.connections:
+            raise TrellisError(
+                f"{type(self.model).__name__} has no prunable weights: no parameter outside "
+                "`ignore` multiplies a signal"
+            )
+        check(self.options.scope, {name: math.prod(s) for name, s in net.connections.items()})
+        self.plan = Plan.of(net.total, sparsity, keep, schedule, regrow)
+        self.plan.fits(self.options.scope)
+        if regrow:
+            storable(self.model, net.connections)
+        able = allowed(net, now, closed=self.options.closes)
+        # On the weights as they are: what cannot be reached is said now, not hours into training.
+        last = self._chooser(now).choose(able, self.plan.target)
+        bound = plenty(net, self.options)
+        self._inside = None if bound is not None and self.plan.target >= bound else last
+        if able is None:
+            able = {n: torch.ones_like(now.weights[n], dtype=torch.bool) for n in net.connections}
+        attach(self.model, able, probed=regrow > 0)
+        self._names = tuple(net.connections)
+        self.steps = 0
+        self.budget = net.total
+        if self.plan.renews(0):
+            self._renew()
+        self._prepare()
+
+    @property
+    def model(self) -> nn.Module:
+        """The model that is pruned, out of its wrappers."""
+        return self.net.model
+
+    @property
+    def masks(self) -> Masks:
+        """What is kept now; a copy, which later renewals leave as it is."""
+        return Masks(
+            {mine.name: mine.mask.mask.clone() for mine in self._carried()},
+            budget=self.budget,
+            provenance={"options": self.options.record(), "inputs": self.net.specs},
+        )
+
+    @property
+    def kept(self) -> int:
+        """How many connections are kept now."""
+        return count({mine.name: mine.mask.mask for mine in self._carried()})
+
+    @property
+    def total(self) -> int:
+        """How many connections there are to prune."""
+        return self.plan.total
+
+    @property
+    def sparsity(self) -> float:
+        """The fraction of the connections that is removed now."""
+        return 1 - self.kept / self.total
+
+    @property
+    def done(self) -> bool:
+        """Whether the last renewal is over: further steps change nothing."""
+        return self.steps >= self.plan.schedule.last
+
+    def step(self) -> Renewal | None:
+        """Count an optimizer step. At a scheduled one renew the masks, and say what is kept."""
+        self.steps += 1
+        renewal = self._renew() if self.plan.renews(self.steps) else None
+        self._prepare()
+        return renewal
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where this pruner stands: values that JSON can hold and, under ``"masks"`` and
+        ``"inside"``, tensors by name. Model and optimizer have states of their own."""
+        kept = {mine.name: mine.mask.mask for mine in self._carried()}
+        inside = {} if self._inside is None else dict(self._inside)
+        standing = Standing(self.steps, self.budget, kept, inside)
+        return standing.to_dict(self.plan.to_dict(self.options))
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where a pruner with the same settings stood; before or after the model's
+        own state is loaded."""
+        shapes = {name: self.net.connections[name] for name in self._names}
+        needed = self._inside is not None
+        found = read_standing(state, self.plan.to_dict(self.options), shapes, inside=needed)
+        for mine in self._carried():
+            mine.mask.mask.copy_(found.masks[mine.name])
+        if needed:
+            self._inside = found.inside
+        self.steps, self.budget = found.steps, found.budget
+        self._prepare()
+
+    def __repr__(self) -> str:
+        plan = self.plan
+        due = plan.next(self.steps)
+        grown = f", regrowing {100 * plan.regrow:g} %" if plan.regrow else ""
+        coming = "" if due is None else f"; {plan.budget(due):,} after step {due:,}"
+        target = "" if due is None else f", {plan.target:,} in the end"
+        return (
+            f"Pruner: step {self.steps:,} of {plan.schedule.last:,}, {self.kept:,} of "
+            f"{plan.total:,} connections kept ({100 * self.sparsity:.6g} % pruned); "
+            f"{plan.schedule}{grown}{coming}{target}"
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Pruner:
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        # All but the model is never changed in place, or (the group) cannot be copied.
+        copied.__dict__.update(self.__dict__)
+        copied.net = replace(self.net, model=deepcopy(self.model, memo), cache={})
+        copied._prepare()
+        return copied
+
+    def _carried(self) -> list[Carried]:
+        return carried(self.model, self._names)
+
+    def _net(self, now: Current) -> Trellis:
+        # What is ignored stands for wires of its current strength.
+        return without(self.net, self._ignored, now.weights)
+
+    def _renew(self) -> Renewal:
+        """Choose anew among what is kept, let come back what may, and write the masks."""
+        now = current(self.net)
+        masks = self._carried()
+        before = {mine.name: mine.mask.mask.clone() for mine in masks}
+        budget = self.plan.budget(self.steps)
+        chosen = self._chosen(now, before, budget, self._gradients(masks))
+        kept = agreed({name: chosen.kept[name] for name in self._names}, self.group)
+        for mine in masks:
+            mine.renew(kept[mine.name])
+        self.budget = budget
+        self._inside = None if chosen.inside is None else agreed(chosen.inside, self.group)
+        regrown = count({name: mask & ~before[name] for name, mask in kept.items()})
+        sparsity = self.plan.sparsity(self.steps)
+        return Renewal(self.steps, sparsity, budget, count(kept), regrown)
+
+    def _chooser(self, now: Current) -> Chooser:
+        return Chooser(self._net(now), now, self.options, self.plan.target, self.plan.share)
+
+    def _chosen(
+        self, now: Current, before: Kept, budget: int, gradients: Mapping[str, Tensor]
+    ) -> Choice:
+        chooser = self._chooser(now)
+        inside = self._inside  # which stayed behind if the model has moved to another device
+        if inside is not None:
+            inside = {name: inside[name].to(mask.device) for name, mask in before.items()}
+        if gradients:
+            most = self.plan.regrown(self.steps)
+            closes = self.options.closes
+            fresh = returning(chooser.net, before, gradients, most, consistent=closes)
+            if count(fresh):
+                before = {name: mask | fresh[name] for name, mask in before.items()}
+                chooser = replace(chooser, fresh=fresh)
+        return chooser.shrink(before, inside, budget)
+
+    def _prepare(self) -> None:
+        """Open the probes for the step whose gradients the next renewal will ask for."""
+        if not self.plan.regrow:
+            return
+        wanted = self.plan.regrown(self.steps + 1) > 0
+        for mine in self._carried():
+            if isinstance(mine.mask, ProbedMask):
+                stored = mine.slot.sources[0]
+                if wanted and stored.requires_grad:
+                    mine.mask.open(stored)
+                else:
+                    mine.mask.close()
+
+    def _gradients(self, masks: list[Carried]) -> Mapping[str, Tensor]:
+        """Of all connections, pruned ones too; nothing where none will come back."""
+        if self.plan.regrown(self.steps) == 0:
+            return {}
+        found = {}
+        for mine in masks:
+            gradient = mine.mask.close() if isinstance(mine.mask, ProbedMask) else None
+            if gradient is not None:
+                found[mine.name] = gradient
+        return summed(found, {mine.name: mine.mask.mask for mine in masks}, self.group)

@@ -1,0 +1,96 @@
+"""Where a pruner stood, read back and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import TrellisError
+
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """A pruner after ``steps`` steps, its last ``budget``, what it keeps, and the network of the
+    last budget that it knows ``inside`` (empty where it needs none)."""
+
+    steps: int
+    budget: int
+    masks: dict[str, Tensor]
+    inside: dict[str, Tensor]
+
+    def to_dict(self, plan: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "version": VERSION,
+            "plan": dict(plan),
+            "steps": self.steps,
+            "budget": self.budget,
+            "masks": {name: mask.cpu().clone() for name, mask in self.masks.items()},
+            "inside": {name: mask.cpu().clone() for name, mask in self.inside.items()},
+        }
+
+
+def read_standing(
+    state: Mapping[str, Any],
+    plan: Mapping[str, Any],
+    shapes: Mapping[str, tuple[int, ...]],
+    *,
+    inside: bool,
+) -> Standing:
+    """The standing in a state dict of a pruner with the same plan; any other is refused.
+    ``inside``: whether such a pruner needs to know a network inside."""
+    if not isinstance(state, Mapping) or "version" not in state:
+        raise TrellisError("this is no state of a Pruner: give what its state_dict() returned")
+    if state["version"] != VERSION:
+        raise TrellisError(
+            f"the pruner's state is of version {state['version']!r}; this release reads version "
+            f"{VERSION}: use the release that wrote it"
+        )
+    _check_same(state.get("plan"), plan)
+    for name in ("steps", "budget"):
+        value = state.get(name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise TrellisError(f"the pruner's state says {name}={value!r}: it is damaged")
+    masks = _checked_masks("masks", state.get("masks"), shapes)
+    known = _checked_masks("inside", state.get("inside"), shapes if inside else {})
+    return Standing(state["steps"], state["budget"], masks, known)
+
+
+def _checked_masks(
+    what: str, given: object, shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, Tensor]:
+    found = dict(given) if isinstance(given, Mapping) else {}
+    if set(found) != set(shapes):
+        odd = sorted(set(found) ^ set(shapes))
+        raise TrellisError(
+            f"the pruner's state has {what} for another model: {', '.join(map(repr, odd[:3]))} "
+            "is only in one of them"
+        )
+    for name, mask in found.items():
+        fits = isinstance(mask, Tensor) and tuple(mask.shape) == shapes[name]
+        if not fits or mask.dtype != torch.bool:
+            raise TrellisError(
+                f"the pruner's state has {what}[{name!r}] that is no bool tensor of shape "
+                f"{shapes[name]}: it belongs to another model, or is damaged"
+            )
+    return found
+
+
+def _check_same(stored: object, wanted: Mapping[str, Any]) -> None:
+    found = stored if isinstance(stored, Mapping) else {}
+    differ = [
+        f"{name} was {found.get(name)!r:.80} and is {wanted.get(name)!r:.80}"
+        for name in dict.fromkeys([*wanted, *found])
+        if found.get(name) != wanted.get(name)
+    ]
+    if differ:
+        more = f" and {len(differ) - 3} more" if len(differ) > 3 else ""
+        raise TrellisError(
+            f"the state is of a pruner with another plan: {'; '.join(differ[:3])}{more}. Go on "
+            "with the settings it was begun with"
+        )

@@ -1,0 +1,172 @@
+"""How much of a network is pruned at each step of its training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..errors import TrellisError
+
+# From ``start`` to ``target``, both fractions removed, at ``progress`` from 0 to 1.
+Curve = Callable[[float, float, float], float]
+
+
+def linear(start: float, target: float, progress: float) -> float:
+    """The same number of connections goes at every renewal.
+
+    >>> [round(linear(0.0, 0.8, p), 2) for p in (0, 0.25, 0.5, 1)]
+    [0.0, 0.2, 0.4, 0.8]
+    """
+    return start + (target - start) * progress
+
+
+def cubic(start: float, target: float, progress: float) -> float:
+    """Fast while there is plenty, slow towards the end (Zhu & Gupta, 2017).
+
+    >>> [round(cubic(0.0, 0.8, p), 2) for p in (0, 0.25, 0.5, 1)]
+    [0.0, 0.46, 0.7, 0.8]
+    """
+    return target + (start - target) * (1 - progress) ** 3
+
+
+def geometric(start: float, target: float, progress: float) -> float:
+    """The same share of what is left goes at every renewal.
+
+    >>> [round(geometric(0.0, 0.9999, p), 4) for p in (0, 0.25, 0.5, 1)]
+    [0.0, 0.9, 0.99, 0.9999]
+    """
+    left: float = (1 - start) ** (1 - progress) * (1 - target) ** progress
+    return 1 - left
+
+
+def one_shot(start: float, target: float, progress: float) -> float:
+    """Everything at once."""
+    return target
+
+
+CURVES: dict[str, Curve] = {
+    "one-shot": one_shot,
+    "linear": linear,
+    "cubic": cubic,
+    "geometric": geometric,
+}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When masks are renewed, and how sparse they are then.
+
+    Steps are optimizer steps, counted from 1; step 0 is before the first. Masks are renewed at
+    ``begin``, every ``every`` steps after it, and at ``end``, when the target is reached.
+    Sparsity goes from ``start`` at ``begin`` along a ``curve``: ``"linear"``, ``"cubic"`` or
+    ``"geometric"``. ``"one-shot"`` has a single renewal, at ``begin``, and takes nothing else.
+
+    >>> schedule = Schedule("geometric", end=100, every=40)
+    >>> list(schedule.renewals(target=0.9999))
+    [40, 80, 100]
+    >>> [round(schedule.sparsity(step, target=0.9999), 4) for step in (0, 25, 50, 100, 200)]
+    [0.0, 0.9, 0.99, 0.9999, 0.9999]
+    >>> print(schedule)
+    geometric, steps 0 to 100, every 40
+    """
+
+    curve: str
+    begin: int = 0
+    end: int | None = None
+    every: int = 1
+    start: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.curve not in CURVES:
+            raise TrellisError(
+                f"schedule {self.curve!r} is unknown: it is one of {', '.join(CURVES)}"
+            )
+        for name, least in (("begin", 0), ("every", 1)):
+            _whole(name, getattr(self, name), least)
+        if self.curve == "one-shot":
+            if self.end not in (None, self.begin) or self.every != 1 or self.start != 0:
+                raise TrellisError(
+                    "a one-shot schedule prunes once, at step `begin`: leave out end, every "
+                    f"and start; got end={self.end!r}, every={self.every!r}, start={self.start!r}"
+                )
+            object.__setattr__(self, "end", self.begin)
+        elif self.end is None:
+            raise TrellisError(
+                f"a {self.curve} schedule needs end=, the step at which the target is reached"
+            )
+        else:
+            _whole("end", self.end, self.begin + 1, f" (begin={self.begin})")
+        given = self.start
+        if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < 1:
+            raise TrellisError(
+                f"start={given!r} is not a fraction removed at the beginning: 0 <= start < 1"
+            )
+
+    @property
+    def last(self) -> int:
+        """The step of the last renewal."""
+        assert self.end is not None
+        return self.end
+
+    def progress(self, step: int) -> float:
+        """0 up to ``begin``, 1 from ``end`` on.
+
+        >>> [Schedule("linear", begin=10, end=30).progress(step) for step in (0, 15, 99)]
+        [0.0, 0.25, 1.0]
+        """
+        if step >= self.last:
+            return 1.0
+        return max(step - self.begin, 0) / (self.last - self.begin)
+
+    def sparsity(self, step: int, target: float) -> float:
+        """The fraction removed after ``step``; exactly ``target`` from ``end`` on."""
+        if step >= self.last:
+            return target
+        if step < self.begin:
+            return 0.0
+        found = CURVES[self.curve](self.start, target, self.progress(step))
+        return min(max(found, self.start), target)
+
+    def renews(self, step: int, target: float) -> bool:
+        """Whether masks are renewed after ``step``. Where nothing is to be removed they are not."""
+        if not self.begin <= step <= self.last:
+            return False
+        due = step == self.last or (step - self.begin) % self.every == 0
+        return due and self.sparsity(step, target) > 0
+
+    def renewals(self, target: float) -> Iterator[int]:
+        """All steps after which masks are renewed, in order."""
+        steps = [*range(self.begin, self.last, self.every), self.last]
+        return (step for step in steps if self.renews(step, target))
+
+    def after(self, step: int, target: float) -> int | None:
+        """The first renewal after ``step``; None if there is none.
+
+        >>> schedule = Schedule("cubic", begin=10, end=30, every=8)
+        >>> [schedule.after(step, 0.9) for step in (0, 10, 17, 18, 26, 30)]
+        [18, 18, 18, 26, 30, None]
+        """
+        while target > 0 and step < self.last:
+            past = max(step + 1 - self.begin, 0)
+            step = min(self.begin + -(-past // self.every) * self.every, self.last)
+            if self.renews(step, target):
+                return step
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """What JSON can hold; ``Schedule(**schedule.to_dict())`` is the same schedule."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        if self.curve == "one-shot":
+            return f"one-shot, step {self.begin:,}"
+        start = f", from {100 * self.start:g} %" if self.start else ""
+        return f"{self.curve}, steps {self.begin:,} to {self.last:,}, every {self.every:,}{start}"
+
+
+def _whole(name: str, value: object, least: int, beside: str = "") -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise TrellisError(
+            f"{name}={value!r} is not a whole number of steps from {least} up{beside}"
+        )
