@@ -13,6 +13,7 @@ from tests.zoo import ZOO
 from trellis import Trellis, audit, trace
 from trellis.masks import plain
 from trellis.paths.liveness import addable, dense, ends, liveness
+from trellis.paths.places import Places
 
 from .traced import prune_hard, shapes, traced
 
@@ -23,6 +24,9 @@ def check(net: Trellis, network: Network, seed: int) -> None:
     found = liveness(net, masks)
     assert as_set(found.live) == live(network.graph, kept)
     assert found.outputs_reached == len(outputs_reached(network.graph, kept))
+    singly = liveness(net, Places.of(masks))
+    assert as_set(singly.live) == as_set(found.live) and singly.count == found.count
+    assert all(map(torch.equal, singly.outputs, found.outputs))
     reached = torch.cat([mask.reshape(-1) for mask in found.outputs]).tolist()
     depends, _ = forward(network.graph, kept)
     assert reached == [depends[unit] for unit in network.graph.outputs]

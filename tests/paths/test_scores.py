@@ -1,5 +1,6 @@
 """Scores are what every path, tried one by one, says they are."""
 
+from collections.abc import Mapping
 from functools import partial
 
 import pytest
@@ -33,13 +34,8 @@ def saliency(seed: int, like: dict[str, Tensor], levels: int | None = None) -> d
     return drawn if levels is None else {n: (t * levels).ceil() / levels for n, t in drawn.items()}
 
 
-def as_numbers(tensors: dict[str, Tensor]) -> dict[Connection, float]:
+def as_numbers(tensors: Mapping[str, Tensor]) -> dict[Connection, float]:
     return {(n, i): v for n, t in tensors.items() for i, v in enumerate(t.reshape(-1).tolist())}
-
-
-def copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The next call for the same trellis may write into the memory of this one's result."""
-    return {n: t.clone() for n, t in tensors.items()}
 
 
 def check_best_path(network: Network, seed: int) -> None:
@@ -76,17 +72,39 @@ def test_the_best_path_is_the_best_of_all_paths_of_any_network(network: Network,
 def test_working_in_pieces_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     net, _ = traced(name)
     worth = saliency(1, shapes(net))
-    whole = copied(best_path(net, worth))
+    whole = dict(best_path(net, worth))
     monkeypatch.setattr(kernels, "CHUNK", 32)
     pieces = best_path(net, worth)
     assert all(torch.equal(whole[n], pieces[n]) for n in whole)
+
+
+@pytest.mark.parametrize(
+    "name", ["mlp", "lenet", "resnet18", "gpt2", "gcn", "mobilenet", "lstm_stacked", "vit",
+             "tied_embedding", "tied_autoencoder", "multihead_attention", "gat_conv"],
+)  # fmt: skip
+def test_the_best_alone_are_those_of_all(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    net, _ = traced(name)
+    worth = saliency(5, shapes(net))
+    whole = best_path(net, worth)
+    dense_scores = {n: whole[n].reshape(-1) for n in whole}
+    ordered = torch.cat(list(dense_scores.values())).sort().values
+    for size in (kernels.CHUNK, 32):
+        monkeypatch.setattr(kernels, "CHUNK", size)
+        for share in (0.0, 0.5, 0.9, 0.99, 1.0):
+            floor = float(ordered[int(share * (len(ordered) - 1))])
+            few = best_path(net, worth)  # which has worked out no tensor yet
+            for n, score in dense_scores.items():
+                places, values = few.at_least(n, floor)
+                assert torch.equal(places, torch.nonzero(score >= floor)[:, 0])
+                assert torch.equal(values, score[places])
+                torch.testing.assert_close(few.sample(n, 3), score[::3], rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("name", ["lenet", "resnet18", "unet", "mobilenet", "stgcn", "vit"])
 def test_coarse_scores_are_upper_bounds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     net, _ = traced(name)
     worth = saliency(2, shapes(net))
-    exact = copied(best_path(net, worth, exact=True))
+    exact = dict(best_path(net, worth, exact=True))
     monkeypatch.setattr(scores, "MaxTimes", partial(MaxTimes, limit=1))
     coarse = best_path(net, worth)
     assert any(bool((coarse[n] > exact[n]).any()) for n in exact)

@@ -19,6 +19,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from .edges import Edges
 from .kernels import as_bytes, max_product, strongest
 from .messages import distinct
 
@@ -171,7 +172,7 @@ class Rows:
         b, m, k = x.shape
         if m <= 2:
             return x, None
-        key = (x.data_ptr(), x.shape, x.stride(), x.dtype)
+        key = _key(x)
         if key not in self.known:
             found = distinct(x.permute(1, 0, 2).reshape(m, b * k))
             if found is None:
@@ -180,24 +181,36 @@ class Rows:
                 self.known[key] = x, found[0].reshape(-1, b, k).permute(1, 0, 2), found[1]
         return self.known[key][1:]
 
+    def spread(self, rows: Tensor, which: Tensor) -> Tensor:
+        """The message (b, m, k) that has these rows; whoever asks for its rows will get them."""
+        x = rows[:, which]
+        self.known[_key(x)] = x, rows, which
+        return x
+
+
+def _key(x: Tensor) -> tuple[object, ...]:
+    return x.data_ptr(), x.shape, x.stride(), x.dtype
+
 
 def contract(
-    algebra: Algebra, x: Tensor, w: Tensor | None, inner: int, known: Rows | None = None
+    algebra: Algebra, x: Tensor, w: Tensor | Edges | None, inner: int, known: Rows | None = None
 ) -> Tensor:
     """One contraction in an algebra: x (b, m, k) uniform or not, w (B, N, K) to (B, m, N).
 
-    ``w`` None stands for a matrix of ones; ``inner`` is K.
+    ``w`` None stands for a matrix of ones; ``inner`` is K. `Edges` are for `Boolean`.
     """
     if w is None:
         return algebra.reduce(x, (2,), (1, 1, inner))
     if x.shape[2] == 1 and inner > 1:
-        best = algebra.strongest(w).mT  # (B, 1, N)
-        return algebra.times(x, best)
-    if not algebra.merges:
+        best = w.ends() if isinstance(w, Edges) else algebra.strongest(w)
+        return algebra.times(x, best.mT)  # (B, 1, N)
+    if isinstance(w, Tensor) and not algebra.merges:
         return algebra.matmul(x.expand(w.shape[0], -1, -1), w)
-    rows, which = (known or Rows()).of(x)
-    out = algebra.matmul(rows.expand(w.shape[0], -1, -1), w)
-    return out if which is None or out.shape[1] == 1 else out[:, which]
+    known = known or Rows()
+    rows, which = known.of(x)
+    rows = rows.expand(w.shape[0], -1, -1)
+    out = w.reach(rows) if isinstance(w, Edges) else algebra.matmul(rows, w)
+    return out if which is None or out.shape[1] == 1 else known.spread(out, which)
 
 
 def paired_rows(

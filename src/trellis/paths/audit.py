@@ -209,7 +209,7 @@ def audit(model: nn.Module | Trellis, example_inputs: Any = None) -> Audit:
         )
         for name, shape in net.connections.items()
     )
-    return Audit(layers, net.output_units, found.outputs_reached, found.live, net.biased)
+    return Audit(layers, net.output_units, found.outputs_reached, dict(found.live), net.biased)
 
 
 def _percent(fraction: float) -> str:

@@ -8,6 +8,7 @@ from torch import Tensor
 from ..trace import steps
 from ..trace.values import Signal
 from .algebra import contract
+from .edges import Edges
 from .kernels import as_bytes
 from .messages import regroup
 from .propagate import Message, Propagation
@@ -88,10 +89,10 @@ def pull(run: Propagation, step: steps.Step, g: Message, e: Message) -> Pulled:
         return [(x, g, e) for x in step.xs]
     back_g = None if g is None else linear(run, step, g)
     back_e = None if e is None else linear(run, step, e)
-    return [(step.operands[0], back_g, back_e)]
+    return [(step.x, back_g, back_e)]  # type: ignore[attr-defined]
 
 
-def linear(run: Propagation, step: steps.Step, g: Tensor) -> Tensor:
+def linear(run: Propagation, step: steps.Step, g: Tensor) -> Message:
     """The transposes of the linear steps."""
     algebra = run.algebra
     if isinstance(step, steps.Reshape):
@@ -118,6 +119,8 @@ def linear(run: Propagation, step: steps.Step, g: Tensor) -> Tensor:
         return g
     assert isinstance(step, steps.Contract | steps.Fixed)
     w = run.weight(step)
+    if isinstance(w, Edges) and w.empty:
+        return None
     return contract(algebra, g, None if w is None else w.mT, step.out.shape[2], run.rows)
 
 

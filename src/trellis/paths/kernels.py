@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-CHUNK = 1 << 19  # elements of a working buffer
+CHUNK = 1 << 18  # elements of a working buffer
 
 
 def pieces(w: Tensor) -> Iterator[slice]:
@@ -62,19 +62,23 @@ def _max_product(x: Tensor, w: Tensor, out: Tensor) -> None:
     transposed = by_columns(w)
     if transposed:
         w = w.mT  # (K, N)
-    buffer: Tensor | None = None
+    several = x.shape[0] > 1 and x.dtype != torch.uint8
+    buffers: list[Tensor] = []
     for part in pieces(w):
         piece = w[part]
-        if buffer is None or buffer.shape != piece.shape:
-            buffer = torch.empty(piece.shape, dtype=x.dtype, device=x.device)
+        if not buffers or buffers[0].shape != piece.shape:
+            buffers = [torch.empty_like(piece) for _ in range(1 + several)]
+        product = buffers[0]
+        if several:
+            piece = torch.abs(piece, out=buffers[1])
         for r in range(x.shape[0]):
-            torch.mul(piece, x[r, part, None] if transposed else x[r], out=buffer)
-            if buffer.dtype != torch.uint8:
-                buffer.abs_()
+            torch.mul(piece, x[r, part, None] if transposed else x[r], out=product)
+            if product.dtype != torch.uint8 and not several:
+                product.abs_()
             if transposed:
-                torch.maximum(out[r], buffer.amax(0), out=out[r])
+                torch.maximum(out[r], product.amax(0), out=out[r])
             else:
-                torch.amax(buffer, 1, out=out[r, part])
+                torch.amax(product, 1, out=out[r, part])
 
 
 def strongest(w: Tensor) -> Tensor:
@@ -103,22 +107,57 @@ def through(x: Tensor, g: Tensor, w: Tensor, target: Tensor, join: bool) -> None
     x, g, w, target = (as_bytes(t) for t in (x, g, w, target))
     if by_columns(w):
         x, g, w, target = g, x, w.mT, target.mT
-    buffers: list[Tensor] = []
     for part in pieces(w):
-        if not buffers or buffers[0].shape != target[part].shape:
-            buffers = [torch.empty_like(target[part]) for _ in range(2)]
-        best, other = buffers
-        piece = other if join else target[part]
-        if x.shape[0] == 1:
-            torch.mul(w[part], x[0], out=piece)
-            piece.mul_(g[0, part, None])
-        else:
-            torch.mul(g[0, part, None], x[0], out=best)
-            for r in range(1, x.shape[0]):
-                torch.mul(g[r, part, None], x[r], out=other)
-                torch.maximum(best, other, out=best)
-            torch.mul(w[part], best, out=piece)
-        if piece.dtype != torch.uint8:
-            piece.abs_()
         if join:
-            torch.maximum(target[part], piece, out=target[part])
+            found = _through(x, g[:, part], w[part], torch.empty_like(target[part]))
+            torch.maximum(target[part], found, out=target[part])
+        else:
+            _through(x, g[:, part], w[part], target[part])
+
+
+def _through(x: Tensor, g: Tensor, w: Tensor, out: Tensor) -> Tensor:
+    """One piece of `through`."""
+    if x.shape[0] == 1:
+        torch.mul(w, x[0], out=out).mul_(g[0, :, None])
+    else:
+        best = torch.mul(g[0, :, None], x[0])
+        for r in range(1, x.shape[0]):
+            torch.maximum(best, torch.mul(g[r, :, None], x[r], out=out), out=best)
+        torch.mul(w, best, out=out)
+    return out if out.dtype == torch.uint8 else out.abs_()
+
+
+def reaching(
+    w: Tensor, factors: list[tuple[Tensor, Tensor]], floor: float, rows: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Where in w (N, K) the largest of x[r, k] · g[r, n] · |w[n, k]|, over r and over all
+    ``factors`` x (R, K) and g (R, N), is at least ``floor``: flat places, and those values.
+
+    Only ``rows`` (ascending; None: all of them) are looked at.
+    """
+    places: list[Tensor] = []
+    values: list[Tensor] = []
+    columns = w.shape[1]
+    for part in pieces(w if rows is None else rows[:, None].expand(-1, columns)):
+        select = part if rows is None else rows[part]
+        piece = w[select]
+        best: Tensor | None = None
+        for x, g in factors:
+            found = _through(x, g[:, select], piece, torch.empty_like(piece))
+            best = found if best is None else torch.maximum(best, found, out=best)
+        assert best is not None
+        found = where(best >= floor)
+        values.append(best.view(-1)[found])
+        if rows is None:
+            places.append(found + part.start * columns)
+        else:
+            row = torch.div(found, columns, rounding_mode="floor")
+            places.append(found + (rows[part][row] - row) * columns)
+    return torch.cat(places), torch.cat(values)
+
+
+def where(mask: Tensor) -> Tensor:
+    """Flat positions of what is true, ascending; on the CPU numpy finds them much faster."""
+    if mask.device.type == "cpu":
+        return torch.from_numpy(np.flatnonzero(mask.numpy()))
+    return torch.nonzero(mask.reshape(-1))[:, 0]

@@ -11,9 +11,12 @@ from torch import Tensor
 
 from ..trace.steps import Contract
 from ..trace.trellis import Trellis
+from ..trace.values import Weight
 from .algebra import Boolean, outer, paired_rows
 from .backward import backward
+from .edges import Edges, layout
 from .kernels import count
+from .places import Places
 from .propagate import Propagation
 from .scatter import draw, give, spread
 
@@ -26,12 +29,14 @@ class Liveness:
     """``live``: kept and on a path; boolean, in the parameters' shapes. ``outputs``: for each
     output signal, which of its units an input reaches. ``run``: the messages behind it."""
 
-    live: Masks
+    live: Mapping[str, Tensor]
     outputs: list[Tensor]
     run: Propagation
 
     @cached_property
     def count(self) -> int:
+        if isinstance(self.live, Places):
+            return self.live.count
         return sum(count(mask) for mask in self.live.values())
 
     @property
@@ -41,16 +46,32 @@ class Liveness:
 
 def propagate(net: Trellis, kept: Mapping[str, Tensor] | None) -> Propagation:
     """Boolean messages both ways. ``kept`` None: everything is."""
-    device = torch.device("cpu") if kept is None else next(iter(kept.values())).device
+    device = torch.device("cpu") if kept is None else _device(kept)
+    known: dict[int, Tensor | Edges] = {}
 
-    def weights(step: Contract) -> Tensor | None:
+    def weights(step: Contract) -> Tensor | Edges | None:
         if kept is None:
             if step.weight.is_view:
                 return None
             return (step.weight.carrier >= 0).to(device)
-        return draw(net, step.weight, kept)
+        if step.out.id not in known:
+            known[step.out.id] = _drawn(net, step.weight, kept)
+        return known[step.out.id]
 
     return backward(Propagation(net, BOOLEAN, weights, device=device).forward())
+
+
+def _device(kept: Mapping[str, Tensor]) -> torch.device:
+    return kept.device if isinstance(kept, Places) else next(iter(kept.values())).device
+
+
+def _drawn(net: Trellis, weight: Weight, kept: Mapping[str, Tensor]) -> Tensor | Edges:
+    """Kept connections one by one where they are few and it is known where; else as a mask."""
+    if isinstance(kept, Places):
+        how = layout(net, weight)
+        if how is not None and kept.device.type == "cpu":
+            return Edges.of(how, kept.places[str(weight.name)])
+    return draw(net, weight, kept)
 
 
 def reached(net: Trellis, run: Propagation) -> list[Tensor]:
@@ -69,12 +90,19 @@ def live_factors(run: Propagation, step: Contract) -> list[tuple[Tensor, Tensor]
 def liveness(net: Trellis, kept: Mapping[str, Tensor]) -> Liveness:
     """Audit a set of kept connections (bool tensors in the parameters' shapes)."""
     run = propagate(net, kept)
-    live: dict[str, Tensor] = {}
+    live: Masks = {}
+    marks: Masks = {}  # which of the places are live, where connections are looked at singly
     for step in net.contractions:
-        w = draw(net, step.weight, kept)
+        w = run.weight(step)
         for tail, head in live_factors(run, step):
             x, g = paired_rows(BOOLEAN, tail, head, step.x.shape[1], run.rows)
-            spread(net, step.weight, w, x, g, live)
+            if isinstance(w, Edges):
+                name, here = str(step.weight.name), w.between(x, g)
+                marks[name] = marks[name] | here if name in marks else here
+            elif w is not None:
+                spread(net, step.weight, w, x, g, live)
+    if isinstance(kept, Places):
+        return Liveness(kept.among(live, marks), reached(net, run), run)
     return Liveness(_complete(net, live, run.device), reached(net, run), run)
 
 

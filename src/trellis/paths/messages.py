@@ -6,7 +6,8 @@ is how whole sequences and images stay as small as one position for as long as t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ def regroup(message: Tensor, old: Sequence[int], new: Sequence[int]) -> Tensor:
     """
     have, want = list(message.shape), list(message.shape)
     result: list[int] = []
-    for olds, news in _groups(old, new):
+    for olds, news in _groups(tuple(old), tuple(new)):
         uniform = all(have[d] == 1 for d in olds)
         for d in olds:
             want[d] = 1 if uniform else old[d]
@@ -31,8 +32,10 @@ def regroup(message: Tensor, old: Sequence[int], new: Sequence[int]) -> Tensor:
     return message.expand(want).reshape(result)
 
 
-def _groups(old: Sequence[int], new: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
+@lru_cache(maxsize=1 << 12)
+def _groups(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
     """Runs of dimensions of both shapes that hold the same number of units."""
+    found: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(old) or j < len(new):
         olds: list[int] = []
@@ -58,7 +61,8 @@ def _groups(old: Sequence[int], new: Sequence[int]) -> Iterator[tuple[list[int],
         while j < len(new) and new[j] == 1:
             news.append(j)
             j += 1
-        yield olds, news
+        found.append((olds, news))
+    return found
 
 
 def distinct(rows: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -67,32 +71,39 @@ def distinct(rows: Tensor) -> tuple[Tensor, Tensor] | None:
     Rows are told apart by a random projection and compared in full afterwards, so equality is
     exact; rows the projection fails to bring together only cost time.
     """
-    m = rows.shape[0]
-    if m < 2:
+    if rows.shape[0] < 2:
         return None
-    keys = _packed(rows) if rows.dtype == torch.bool else rows
-    generator = torch.Generator().manual_seed(keys.shape[1])
-    if keys.dtype == torch.int64:
-        probe = torch.randint(-(1 << 62), 1 << 62, (keys.shape[1],), generator=generator)
-        codes = (keys * probe.to(keys.device)).sum(1)
-    else:
-        probe = torch.rand(keys.shape[1], generator=generator, dtype=keys.dtype)
-        codes = keys @ probe.to(keys.device)
-    values, which = torch.unique(codes, return_inverse=True)
-    if len(values) * 2 > m:
-        return None
-    first = torch.full((len(values),), m, dtype=torch.int64, device=rows.device)
-    first.scatter_reduce_(0, which, torch.arange(m, device=rows.device), "amin")
-    if not torch.equal(keys[first][which], keys):
+    bits = rows.dtype == torch.bool and rows.is_cpu
+    first, which = _by_bits(rows) if bits else _by_projection(rows)
+    if len(first) * 2 > len(rows) or not torch.equal(rows[first][which], rows):
         return None
     return rows[first], which
 
 
-def _packed(rows: Tensor) -> Tensor:
-    """Booleans (m, n) as bits, in int64 words: an eighth of the bytes to compare."""
-    if rows.device.type != "cpu":
-        return rows.to(torch.float32)
+def _by_bits(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Booleans (m, n): a row of each kind, and the kind of each row."""
     bits = np.packbits(rows.numpy(), axis=1)
-    words = np.zeros((bits.shape[0], -(-bits.shape[1] // 8) * 8), dtype=np.uint8)
+    words = np.zeros((len(bits), -(-bits.shape[1] // 8) * 8), dtype=np.uint8)
     words[:, : bits.shape[1]] = bits
-    return torch.from_numpy(words.view(np.int64))
+    generator = np.random.default_rng(0)
+    probe = generator.integers(1 << 63, size=words.shape[1] // 8, dtype=np.uint64)
+    codes = (words.view(np.uint64) * probe).sum(1)
+    _, first, which = np.unique(codes, return_index=True, return_inverse=True)
+    return torch.from_numpy(first), torch.from_numpy(which)
+
+
+def _by_projection(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """The same for numbers."""
+    m = len(rows)
+    keys = rows.to(torch.float32) if rows.dtype == torch.bool else rows
+    generator = torch.Generator().manual_seed(keys.shape[1])
+    probe = torch.rand(keys.shape[1], generator=generator, dtype=keys.dtype)
+    values, which = torch.unique(keys @ probe.to(keys.device), return_inverse=True)
+    first = torch.full((len(values),), m, dtype=torch.int64, device=rows.device)
+    first.scatter_reduce_(0, which, torch.arange(m, device=rows.device), "amin")
+    if len(first) * 2 > m:
+        return first, which
+    # A matrix product may round equal rows apart, by where they stand; then they are neighbours.
+    new = torch.ones(len(first), dtype=torch.bool, device=rows.device)
+    new[1:] = (keys[first[1:]] != keys[first[:-1]]).any(1)
+    return first[new], (new.cumsum(0) - 1)[which]

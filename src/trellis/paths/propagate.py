@@ -18,11 +18,12 @@ from ..trace import steps
 from ..trace.trellis import Trellis
 from ..trace.values import Signal
 from .algebra import Algebra, Rows, contract
+from .edges import Edges
 from .kernels import as_bytes
 from .messages import regroup
 
 # The weight of a contraction, (B, N, K), in an algebra; None for all ones.
-Weights = Callable[[steps.Contract], Tensor | None]
+Weights = Callable[[steps.Contract], Tensor | Edges | None]
 Message = Tensor | None
 
 
@@ -140,10 +141,12 @@ class Propagation:
         if isinstance(step, steps.Block):
             return algebra.times(x, self.net.on(step.keep, self.device).to(algebra.dtype))
         assert isinstance(step, steps.Contract | steps.Fixed)
-        out = contract(algebra, x, self.weight(step), step.x.shape[2], self.rows)
-        return self.scaled(step.out.id, out)
+        w = self.weight(step)
+        if isinstance(w, Edges) and w.empty:
+            return None
+        return self.scaled(step.out.id, contract(algebra, x, w, step.x.shape[2], self.rows))
 
-    def weight(self, step: steps.Contract | steps.Fixed) -> Tensor | None:
+    def weight(self, step: steps.Contract | steps.Fixed) -> Tensor | Edges | None:
         if isinstance(step, steps.Contract):
             return self.weights(step)
         return self.net.on(step.matrix, self.device).to(self.algebra.dtype)

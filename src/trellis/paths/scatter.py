@@ -39,26 +39,6 @@ def draw(net: Trellis, weight: Weight, tensors: Mapping[str, Tensor]) -> Tensor:
     return out
 
 
-class Workspace(dict[str, Tensor]):
-    """Parameter-shaped results in memory that the trellis keeps from one call to the next:
-    fresh memory costs more than all the arithmetic on it. At most one is in use at a time."""
-
-    def __init__(self, net: Trellis) -> None:
-        super().__init__()
-        self.net = net
-
-
-def room(into: dict[str, Tensor], shape: tuple[int, ...], name: str, like: Tensor) -> Tensor:
-    """Memory for a result of this shape."""
-    if not isinstance(into, Workspace):
-        return torch.empty(shape, dtype=like.dtype, device=like.device)
-    key = ("room", name, like.dtype, like.device)
-    if key not in into.net.cache:
-        into.net.cache[key] = torch.empty(shape, dtype=like.dtype, device=like.device)
-    found: Tensor = into.net.cache[key]
-    return found
-
-
 def spread(
     net: Trellis, weight: Weight, w: Tensor, x: Tensor, g: Tensor, into: dict[str, Tensor]
 ) -> None:
@@ -88,7 +68,7 @@ def spread(
     assert name is not None
     join = name in into
     if not join:
-        into[name] = room(into, net.connections[name], name, w)
+        into[name] = torch.empty(net.connections[name], dtype=w.dtype, device=w.device)
     view = weight.carrier
     target = into[name].as_strided(view.shape, view.stride(), int(view.storage_offset()))
     b, n, k = w.shape

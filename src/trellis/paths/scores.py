@@ -11,16 +11,15 @@ from ..trace.steps import Contract
 from ..trace.trellis import Trellis
 from .algebra import MaxTimes, SumTimes, outer, paired_rows
 from .backward import backward
+from .best import BestPaths, Use
 from .propagate import Propagation
-from .scatter import Workspace, draw, give, spread
+from .scatter import draw, give
 
 # Beyond this many uses per connection, positions at padded borders are told apart no more.
 COARSE = 32
 
 
-def best_path(
-    net: Trellis, saliency: Mapping[str, Tensor], *, exact: bool = False
-) -> dict[str, Tensor]:
+def best_path(net: Trellis, saliency: Mapping[str, Tensor], *, exact: bool = False) -> BestPaths:
     """For each connection, the largest product of ``saliency`` along a path through it.
 
     ``saliency`` is float32 in the parameters' shapes; its absolute value counts. Scores are
@@ -43,18 +42,24 @@ def best_path(
         if step.x.id in run.depends and step.out.id in run.changes
     }
     top = max(powers.values(), default=0)
-    scores = Workspace(net)
+    uses = []
     for step in net.contractions:
         if step.out.id not in powers:
             continue
         tails, heads = run.depends[step.x.id], run.changes[step.out.id]
         x, g = paired_rows(algebra, tails, heads, step.x.shape[1], run.rows)
-        scale = 2.0 ** max(powers[step.out.id] - top, -1000)
-        spread(net, step.weight, weights(step), x, g * scale, scores)
-    for name, shape in net.connections.items():
-        if name not in scores:
-            scores[name] = torch.zeros(shape, device=device)
-    return dict(scores)
+        g = g * 2.0 ** max(powers[step.out.id] - top, -1000)
+        uses.append(Use(step.weight, weights(step), x, g, bound(run, step, top, x.shape[1] == 1)))
+    return BestPaths(net, uses, device)
+
+
+def bound(run: Propagation, step: Contract, top: int, merged: bool) -> Tensor:
+    """The best path product through each head of a contraction, (B, N), in units of 2 to the
+    ``top``. ``merged``: tails and heads were each taken at their best position."""
+    d, g = run.depends[step.out.id], run.changes[step.out.id]
+    power = run.exponents.get(step.out.id, 0) + run.back_exponents.get(step.out.id, 0) - top
+    best = d.amax(1) * g.amax(1) if merged else (d * g).amax(1)
+    return (best * 2.0 ** max(power, -1000)).expand(step.weight.shape[:2])
 
 
 def path_sum(net: Trellis, saliency: Mapping[str, Tensor]) -> dict[str, Tensor]:

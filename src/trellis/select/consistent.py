@@ -7,9 +7,8 @@ already live, then, where none is left, the shortest completing piece, trimmed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-import torch
 from torch import Tensor
 
 from ..errors import TrellisError
@@ -20,7 +19,7 @@ from .cover import best_cover, thrifty_cover
 from .pieces import complete, smallest
 from .ranking import Ranking, count
 
-Masks = dict[str, Tensor]
+Masks = Mapping[str, Tensor]
 
 
 def closed(net: Trellis, ranking: Ranking, budget: int, *, cover: bool) -> Masks:
@@ -83,7 +82,7 @@ def _assembled(
 
 
 def nothing(ranking: Ranking) -> Masks:
-    return {n: torch.zeros_like(s, dtype=torch.bool) for n, s in ranking.scores.items()}
+    return ranking.top(0)
 
 
 def all_live(net: Trellis, ranking: Ranking) -> Masks:
@@ -93,7 +92,7 @@ def all_live(net: Trellis, ranking: Ranking) -> Masks:
     if "all live" not in net.cache:
         net.cache["all live"] = dense(net)
     found: Masks = net.cache["all live"]
-    return {n: found[n].to(s.device) for n, s in ranking.scores.items()}
+    return {n: found[n].to(ranking.device) for n in ranking.shapes}
 
 
 def most(net: Trellis, ranking: Ranking) -> int:
@@ -113,8 +112,7 @@ def reachable(net: Trellis, ranking: Ranking) -> list[Tensor]:
     if "reachable" not in net.cache:
         net.cache["reachable"] = reached(net, propagate(net, None))
     found: list[Tensor] = net.cache["reachable"]
-    device = next(iter(ranking.scores.values())).device
-    return [mask.to(device) for mask in found]
+    return [mask.to(ranking.device) for mask in found]
 
 
 def misses(outputs: list[Tensor], possible: list[Tensor]) -> bool:

@@ -60,7 +60,7 @@ def thrifty_cover(net: Trellis, ranking: Ranking, wanted: list[Tensor]) -> dict[
 
 def one_path(net: Trellis, ranking: Ranking) -> dict[str, Tensor]:
     """The path of fewest connections from an input to an output."""
-    none = {name: torch.zeros(s.shape, dtype=torch.bool) for name, s in ranking.scores.items()}
+    none = {name: torch.zeros(shape, dtype=torch.bool) for name, shape in ranking.shapes.items()}
     witness = Witness(net, thrifty(ranking, none))
     values = witness.outputs()
     flat = torch.cat([v.detach().reshape(-1) for v in values])
@@ -76,5 +76,4 @@ def one_path(net: Trellis, ranking: Ranking) -> dict[str, Tensor]:
 
 
 def _as(ranking: Ranking, masks: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    device = next(iter(ranking.scores.values())).device
-    return {name: mask.to(device) for name, mask in masks.items()}
+    return {name: mask.to(ranking.device) for name, mask in masks.items()}

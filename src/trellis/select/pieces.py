@@ -7,6 +7,7 @@ then connections that nothing depends on are trimmed elsewhere.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ from ..trace.trellis import Trellis, names_in
 from .cover import STEP, one_path, thrifty, thrifty_cover
 from .ranking import Ranking, count
 
-Masks = dict[str, Tensor]
+Masks = Mapping[str, Tensor]
 ATTEMPTS = 6  # pieces of each size
 LEVELS = 6  # sizes
 NODES = 60  # of the search in small networks
@@ -92,7 +93,7 @@ def _one_more(
     """A consistent network closer to the budget than ``kept``, or None."""
     have = count(kept)
     for piece in _pieces(net, ranking, kept):
-        grown = {n: kept[n] | piece[n] for n in kept}
+        grown: Masks = {n: kept[n] | piece[n] for n in kept}
         extra = count(grown) - budget
         if extra > 0:
             trimmed = trim(net, ranking, grown, extra, wanted, piece)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ..paths import kernels
+from ..paths.best import BestPaths
+from ..paths.places import Places
 
 SAMPLE = 1 << 17
+SPARSE = 16  # of so many connections, one or fewer: then places say it better than masks
+Found = dict[str, tuple[Tensor, Tensor]]  # flat places, ascending, and their scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,35 +28,83 @@ class Ranking:
     saliency: Mapping[str, Tensor]
     allowed: Mapping[str, Tensor] | None = None
 
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        if isinstance(self.scores, BestPaths):
+            return dict(self.scores.net.connections)
+        return {name: tuple(score.shape) for name, score in self.scores.items()}
+
+    @cached_property
+    def device(self) -> torch.device:
+        if isinstance(self.scores, BestPaths):
+            return self.scores.device
+        return next(iter(self.scores.values())).device
+
+    @cached_property
+    def total(self) -> int:
+        return sum(math.prod(shape) for shape in self.shapes.values())
+
     @property
     def size(self) -> int:
-        if self.allowed is None:
-            return sum(s.numel() for s in self.scores.values())
-        return count(self.allowed)
+        return self.total if self.allowed is None else count(self.allowed)
 
-    def top(self, m: int, among: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+    def top(self, m: int, among: Mapping[str, Tensor] | None = None) -> Mapping[str, Tensor]:
         """Masks of the best ``m`` (all, if there are fewer), of those marked in ``among``."""
         masks = _both(self.allowed, among)
-        parts = {
-            name: score if masks is None else score[masks[name]]
-            for name, score in self.scores.items()
+        if m >= (self.total if masks is None else count(masks)):
+            return self.all if masks is None else {n: mask.clone() for n, mask in masks.items()}
+        found = self.best(max(m, 1), masks)
+        cut = kth_largest([values for _, values in found.values()], max(m, 1))
+        kept = {name: values >= cut for name, (_, values) in found.items()}
+        self.break_ties(found, kept, cut, count(kept) - m)
+        if m * SPARSE > self.total:
+            return {name: self.mask(name, found[name][0], mask) for name, mask in kept.items()}
+        places = {name: found[name][0][kernels.where(mask)] for name, mask in kept.items()}
+        return Places(self.shapes, places)
+
+    def mask(self, name: str, places: Tensor, values: Tensor) -> Tensor:
+        """A mask with these values at these flat places, nothing elsewhere."""
+        mask = torch.zeros(self.shapes[name], dtype=torch.bool, device=self.device)
+        mask.view(-1)[places] = values
+        return mask
+
+    @property
+    def all(self) -> dict[str, Tensor]:
+        return {
+            name: torch.ones(shape, dtype=torch.bool, device=self.device)
+            for name, shape in self.shapes.items()
         }
-        size = sum(p.numel() for p in parts.values())
-        if m >= size:
-            return {
-                n: torch.ones_like(s, dtype=torch.bool) if masks is None else masks[n].clone()
-                for n, s in self.scores.items()
-            }
-        if m <= 0:
-            return {n: torch.zeros_like(s, dtype=torch.bool) for n, s in self.scores.items()}
-        cut, reaching = kth_largest([p.reshape(-1) for p in parts.values()], m)
-        chosen = {name: score >= cut for name, score in self.scores.items()}
-        if masks is not None:
-            for name, mask in chosen.items():
-                mask &= masks[name]
-        if reaching > m:
-            self.break_ties(chosen, cut, reaching - m)
-        return chosen
+
+    def best(self, m: int, masks: Mapping[str, Tensor] | None) -> Found:
+        """At least the best ``m``, and not many more: a sample says where to look."""
+        stride = max(self.total // SAMPLE, 1)
+        expected = m / stride
+        place = int(expected + 6 * expected**0.5 + 16)
+        sample = [self.sample(name, stride, masks) for name in self.shapes] if stride > 1 else []
+        if place <= sum(len(some) for some in sample):
+            floor = kth_largest(sample, place)
+            found = {name: self.at_least(name, floor, masks) for name in self.shapes}
+            if sum(len(places) for places, _ in found.values()) >= m:
+                return found
+        return {name: self.at_least(name, -math.inf, masks) for name in self.shapes}
+
+    def sample(self, name: str, stride: int, masks: Mapping[str, Tensor] | None) -> Tensor:
+        """Every ``stride``-th score, of those in ``masks``."""
+        if isinstance(self.scores, BestPaths) and masks is None:
+            return self.scores.sample(name, stride)
+        some = self.scores[name].reshape(-1)[::stride]
+        return some if masks is None else some[masks[name].reshape(-1)[::stride]]
+
+    def at_least(
+        self, name: str, floor: float, masks: Mapping[str, Tensor] | None
+    ) -> tuple[Tensor, Tensor]:
+        """Places and scores of ``floor`` or more, of those in ``masks``."""
+        if isinstance(self.scores, BestPaths) and masks is None:
+            return self.scores.at_least(name, floor)
+        score = self.scores[name]
+        reach = score >= floor
+        places = kernels.where(reach if masks is None else reach & masks[name])
+        return places, score.reshape(-1)[places]
 
     def top_each(self, counts: Mapping[str, int]) -> dict[str, Tensor]:
         """Masks of the best so many of each tensor, by saliency."""
@@ -62,55 +115,37 @@ class Ranking:
             found |= Ranking(worth, worth, mine).top(count)
         return found
 
-    def break_ties(self, chosen: dict[str, Tensor], cut: float, extra: int) -> None:
-        """Of the chosen that score exactly ``cut`` drop ``extra``: by saliency, then order."""
-        tied = [
-            torch.nonzero((chosen[name] & (score == cut)).reshape(-1))[:, 0]
-            for name, score in self.scores.items()
+    def break_ties(self, found: Found, kept: dict[str, Tensor], cut: float, extra: int) -> None:
+        """Of what is kept and scores exactly ``cut`` drop ``extra``: by saliency, then order."""
+        if extra <= 0:
+            return
+        tied = {name: kernels.where(values == cut) for name, (_, values) in found.items()}
+        worth = [
+            self.saliency[name].reshape(-1)[found[name][0][which]]
+            for name, which in tied.items()
+            if len(which)
         ]
-        values = [
-            self.saliency[name].reshape(-1)[places] if len(places) else places.to(torch.float32)
-            for name, places in zip(self.scores, tied, strict=True)
-        ]
-        order = torch.sort(torch.cat(values), descending=True, stable=True).indices
+        order = torch.sort(torch.cat(worth), descending=True, stable=True).indices
         drop = torch.zeros(len(order), dtype=torch.bool, device=order.device)
         drop[order[len(order) - extra :]] = True
-        parts = drop.split([len(t) for t in tied])
-        for name, places, mine in zip(self.scores, tied, parts, strict=True):
-            chosen[name].view(-1)[places[mine]] = False
+        for (name, which), mine in zip(
+            tied.items(), drop.split([len(t) for t in tied.values()]), strict=True
+        ):
+            kept[name][which[mine]] = False
 
 
-def kth_largest(parts: list[Tensor], m: int) -> tuple[float, int]:
-    """The m-th largest of all values, exactly, and how many are at least as large.
-
-    A sample says where to look; only values above that are gathered and partitioned.
+def kth_largest(parts: list[Tensor], m: int) -> float:
+    """The m-th largest of all values.
 
     >>> kth_largest([torch.tensor([5.0, 1.0]), torch.tensor([3.0, 4.0])], 2)
-    (4.0, 2)
+    4.0
     """
-    size = sum(p.numel() for p in parts)
-    stride = max(size // SAMPLE, 1)
-    floor = float("-inf")
-    if stride > 1:
-        sample = torch.cat([p[::stride] for p in parts]).sort(descending=True).values
-        expected = m / stride
-        place = int(expected + 6 * expected**0.5 + 16)
-        if place < len(sample):
-            floor = float(sample[place])
-    while True:
-        if parts[0].device.type == "cpu":  # numpy gathers several times faster than torch here
-            arrays = [p.numpy() for p in parts]
-            above = np.concatenate([a if floor == -np.inf else a[a >= floor] for a in arrays])
-            if len(above) >= m:
-                above.partition(len(above) - m)
-                cut = above[len(above) - m]
-                return float(cut), int(np.count_nonzero(above >= cut))
-        else:
-            found = torch.cat([p if floor == -np.inf else p[p >= floor] for p in parts])
-            if len(found) >= m:
-                edge = found.sort(descending=True).values[m - 1]
-                return float(edge), int(torch.count_nonzero(found >= edge))
-        floor = -np.inf
+    values = torch.cat(parts)
+    if values.device.type == "cpu":  # numpy partitions several times faster than torch sorts
+        array = values.numpy()
+        array.partition(len(array) - m)
+        return float(array[len(array) - m])
+    return float(values.sort(descending=True).values[m - 1])
 
 
 def count(masks: Mapping[str, Tensor]) -> int:

@@ -21,7 +21,7 @@ def synflow(
 
     Connections rank by the round in which they fell, and within a round by their score.
     """
-    kept = {
+    kept: Mapping[str, Tensor] = {
         n: torch.ones(s.shape, dtype=torch.bool) if allowed is None else allowed[n].cpu().clone()
         for n, s in saliency.items()
     }

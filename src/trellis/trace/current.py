@@ -67,6 +67,8 @@ def matching(net: Trellis, patterns: str | tuple[str, ...] | list[str]) -> list[
     Every pattern must fit something: one that does not is a typing error.
     """
     patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
+    if not patterns:
+        return []
     known = [name for name, _ in named_slots(net.model)]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in known):

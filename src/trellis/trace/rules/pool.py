@@ -13,13 +13,17 @@ from torch.nn import functional
 from ..builder import Builder
 from ..registry import aten, rules_for
 from ..values import Signal
+from ..window import Window
 from .windows import adaptive, from_pattern, grid, pair, sliding
 
 Ints = int | Sequence[int]
 
 
-def pooled(build: Builder, x: Signal, windows: list[Tensor]) -> Signal:
-    """Join the units of each window over the last ``len(windows)`` dimensions."""
+def pooled(
+    build: Builder, x: Signal, windows: list[Tensor], regular: Window | None = None
+) -> Signal:
+    """Join the units of each window over the last ``len(windows)`` dimensions. ``regular`` says
+    the same of windows that slide."""
     n = len(windows)
     lead, size = x.shape[:-n], x.shape[-n:]
     flat = build.reshape(x, (*lead, math.prod(size)))
@@ -27,7 +31,7 @@ def pooled(build: Builder, x: Signal, windows: list[Tensor]) -> Signal:
     if index.shape[1] == 1:
         out = build.gather(flat, -1, index[:, 0])
     else:
-        out = build.reduce(build.gather(flat, -1, index), [-1])
+        out = build.reduce(build.gather(flat, -1, index, regular), [-1])
     return build.reshape(out, (*lead, *(w.shape[0] for w in windows)))
 
 
@@ -51,11 +55,11 @@ def _pool(
     kernel = pair(kernel, n)
     stride = pair(stride, n) or kernel
     padding, dilation = pair(padding, n), pair(dilation, n)
-    windows = [
-        sliding(s, _window_count(s, k, t, p, d, ceil), k, t, p, d)
-        for s, k, t, p, d in zip(x.shape[-n:], kernel, stride, padding, dilation, strict=True)
-    ]
-    return pooled(build, x, windows)
+    ways = list(zip(x.shape[-n:], kernel, stride, padding, dilation, strict=True))
+    places = [_window_count(s, k, t, p, d, ceil) for s, k, t, p, d in ways]
+    windows = [sliding(s, o, k, t, p, d) for (s, k, t, p, d), o in zip(ways, places, strict=True)]
+    found = (tuple(v) for v in (x.shape[-n:], places, kernel, stride, padding, dilation))
+    return pooled(build, x, windows, Window(*found))
 
 
 def _register(n: int) -> None:

@@ -1,0 +1,121 @@
+"""Scores of best paths, worked out where they are asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..trace.trellis import Trellis, names_in
+from ..trace.values import Weight
+from .edges import Layout, layout
+from .kernels import reaching, where
+from .scatter import spread
+
+SLACK = 2.0**-20  # how far rounding may carry a score above its bound, relative to it,
+TINY = 2.0**-80  # and where floats are so small that they lose digits
+
+
+@dataclass(frozen=True, eq=False)
+class Use:
+    """A contraction that uses a parameter: its weight ``w`` (B, N, K), what comes to its tails
+    and what leads on from its heads: ``x`` (B, R, K) and ``g`` (B, R, N). ``bound`` (B, N): no
+    connection to that head scores more, rounding aside."""
+
+    weight: Weight
+    w: Tensor
+    x: Tensor
+    g: Tensor
+    bound: Tensor
+
+    def in_memory(self, how: Layout) -> tuple[Tensor, Tensor, Tensor]:
+        """The weight (B, rows, columns) as its parameter has it, and the factors of its columns
+        and of its rows, (B, R, ...)."""
+        b, n, k = self.w.shape
+        x, g = self.x.expand(b, -1, k), self.g.expand(b, -1, n)
+        return (self.w.mT, g, x) if how.transposed else (self.w, x, g)
+
+
+class BestPaths(Mapping[str, Tensor]):
+    """``{parameter name: scores}``, each made when asked for: of a large model only the best
+    few matter, and memory for all scores would cost more than the arithmetic."""
+
+    def __init__(self, net: Trellis, uses: list[Use], device: torch.device) -> None:
+        self.net, self.device = net, device
+        self.uses: dict[str, list[Use]] = {name: [] for name in net.connections}
+        self._scores: dict[str, Tensor] = {}
+        for use in uses:
+            for name in names_in(use.weight):
+                self.uses[name].append(use)
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._scores:
+            found: dict[str, Tensor] = {}
+            for use in self.uses[name]:
+                spread(self.net, use.weight, use.w, use.x, use.g, found)
+            none = torch.zeros((), device=self.device).expand(self.net.connections[name])
+            self._scores[name] = found.get(name, none)
+        return self._scores[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.uses)
+
+    def __len__(self) -> int:
+        return len(self.uses)
+
+    def sample(self, name: str, stride: int) -> Tensor:
+        """Every ``stride``-th score, up to rounding."""
+        ways = self._ways(name)
+        if ways is None:
+            return self[name].reshape(-1)[::stride]
+        places = torch.arange(0, math.prod(self.net.connections[name]), stride, device=self.device)
+        best = torch.zeros(len(places), device=self.device)
+        for use, how in ways:
+            w, x, g = use.in_memory(how)
+            row = places // how.columns
+            column = places % how.columns + row // how.rows * how.columns
+            x, g = (t.permute(1, 0, 2).reshape(t.shape[1], -1) for t in (x, g))
+            factor = (x[:, column] * g[:, row]).amax(0)
+            torch.maximum(best, (w.reshape(-1)[::stride] * factor).abs_(), out=best)
+        return best
+
+    def at_least(self, name: str, floor: float) -> tuple[Tensor, Tensor]:
+        """Flat places, ascending, and values of the scores of ``floor`` or more."""
+        ways = self._ways(name)
+        if ways is None:
+            places = where(self[name] >= floor)
+            return places, self[name].reshape(-1)[places]
+        how = ways[0][1]
+        low = floor - abs(floor) * SLACK - TINY
+        rows = torch.zeros(how.batch, how.rows, dtype=torch.bool, device=self.device)
+        for use, way in ways:
+            heads = use.bound >= low
+            # Where rows are tails, heads that reach say only that some row may.
+            rows |= heads.any(1, keepdim=True) if way.transposed else heads
+        found = []
+        for i in rows.any(1).nonzero()[:, 0].tolist():
+            factors = []
+            for use, way in ways:
+                w, x, g = use.in_memory(way)
+                factors.append((x[i], g[i]))
+            some = None if bool(rows[i].all()) else where(rows[i])
+            places, values = reaching(w[i], factors, floor, some)
+            found.append((places + i * how.rows * how.columns, values))
+        if not found:
+            return where(rows.new_zeros(0)), self.uses[name][0].x.new_zeros(0)
+        return torch.cat([p for p, _ in found]), torch.cat([v for _, v in found])
+
+    def _ways(self, name: str) -> list[tuple[Use, Layout]] | None:
+        """All uses, if each sees the same matrices in memory; None if that is not so, or if
+        the scores are there already."""
+        found: list[tuple[Use, Layout]] = []
+        for use in self.uses[name]:
+            how = layout(self.net, use.weight)
+            if how is None or name in self._scores:
+                return None
+            found.append((use, how))
+        shapes = {(how.batch, how.rows, how.columns) for _, how in found}
+        return found if len(shapes) == 1 else None
