@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_FLOOR, Decimal
+from collections.abc import Mapping
+from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any
 
 from ..errors import TrellisError
+
+
+def kept_share(total: int, sparsity: Any = None, keep: Any = None) -> Fraction:
+    """The fraction kept, exactly, of arguments that `budget` has accepted.
+
+    >>> kept_share(10, sparsity=0.9), kept_share(10, keep=3)
+    (Fraction(1, 10), Fraction(3, 10))
+    """
+    if sparsity is None:
+        return Fraction(int(keep), total)
+    decimal = isinstance(sparsity, Fraction | Decimal)
+    return 1 - Fraction(sparsity if decimal else repr(float(sparsity)))
 
 
 def budget(total: int, sparsity: Any = None, keep: Any = None) -> int:
@@ -35,11 +48,7 @@ def budget(total: int, sparsity: Any = None, keep: Any = None) -> int:
                 f"sparsity={sparsity!r} is out of range: it is the fraction removed, "
                 "0 <= sparsity < 1"
             )
-        if isinstance(sparsity, Fraction):
-            count = math.floor(total * (1 - sparsity))
-        else:
-            exact = sparsity if isinstance(sparsity, Decimal) else Decimal(repr(float(sparsity)))
-            count = int((total * (1 - exact)).to_integral_value(ROUND_FLOOR))
+        count = math.floor(total * kept_share(total, sparsity))
     if count < 1:
         raise TrellisError(
             f"a budget of {count} of {total} connections keeps nothing; "
@@ -50,7 +59,9 @@ def budget(total: int, sparsity: Any = None, keep: Any = None) -> int:
     return count
 
 
-def shares(fractions: dict[str, float], sizes: dict[str, int], count: int) -> dict[str, int]:
+def shares(
+    fractions: Mapping[str, float | Fraction], sizes: dict[str, int], count: int
+) -> dict[str, int]:
     """Split ``count`` over tensors by fractions: each floored, none above its size, the rest
     handed out by largest remainder.
 
@@ -58,7 +69,10 @@ def shares(fractions: dict[str, float], sizes: dict[str, int], count: int) -> di
     {'a': 1, 'b': 2}
     """
     exact = {name: fractions[name] * sizes[name] for name in sizes}
-    counts = {name: min(math.floor(exact[name] + 1e-9), sizes[name]) for name in sizes}
+    counts = {
+        name: min(math.floor(part if isinstance(part, Fraction) else part + 1e-9), sizes[name])
+        for name, part in exact.items()
+    }
     order = sorted(sizes, key=lambda name: counts[name] - exact[name])
     while (rest := count - sum(counts.values())) != 0:
         sign = 1 if rest > 0 else -1

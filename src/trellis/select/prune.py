@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any, Literal
 
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from ..trace.current import current, matching, without
 from ..trace.trellis import Trellis, trace
 from .allowed import allowed, refuse_hooks
 from .budget import budget as exact_budget
+from .budget import kept_share
 from .chains import chains
 from .consistent import closed, finished
 from .options import MULTIPLY, WALKS, Options
@@ -89,7 +91,10 @@ def prune(
         not_negative(worth, method)
     walks = method in WALKS
     able = allowed(net, now, closed=options.closes and not walks)
-    kept = (_walked if walks else _ranked)(net, worth, able, count, options)
+    if walks:
+        kept = _walked(net, worth, able, count, options)
+    else:
+        kept = _ranked(net, worth, able, count, kept_share(net.total, sparsity, keep), options)
     masks = Masks(kept, budget=count, provenance={"options": options.record(), "inputs": net.specs})
     masks.apply(net.model)
     return masks
@@ -100,8 +105,9 @@ def _ranked(
     worth: Mapping[str, Tensor],
     able: dict[str, Tensor] | None,
     count: int,
+    share: Fraction,
     options: Options,
-) -> dict[str, Tensor]:
+) -> Mapping[str, Tensor]:
     """Methods that rank connections."""
     if options.method == "random":
         worth = uniform(worth, options.seed)
@@ -113,7 +119,7 @@ def _ranked(
     elif options.method == "synflow":
         ranking = synflow(net, dict(worth), able, count)
     else:
-        ranking, wanted = scoped(options.scope, dict(worth), able, count)
+        ranking, wanted = scoped(options.scope, dict(worth), able, count, share)
     if options.closes:
         return closed(net, ranking, count, cover=options.cover_outputs)
     return ranking.top(count) if wanted is None else ranking.top_each(wanted)
@@ -130,7 +136,7 @@ def _walked(
     able: dict[str, Tensor] | None,
     count: int,
     options: Options,
-) -> dict[str, Tensor]:
+) -> Mapping[str, Tensor]:
     """Methods that walk from inputs to outputs; on the CPU, one connection after another."""
     if able is not None:
         raise TrellisError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -40,13 +41,16 @@ def counts(
     shapes: Mapping[str, tuple[int, ...]],
     sizes: Mapping[str, int],
     budget: int,
+    share: Fraction,
 ) -> dict[str, int]:
     """How many connections each tensor keeps under scopes that say so. ``sizes``: how many it
-    may keep."""
+    may keep. By layer, as the paper does it, each keeps ``share`` of its connections rounded
+    down, and what the budget has left goes to those that lost most by rounding."""
     if isinstance(scope, Mapping):
         return {name: scope.get(name, 0) for name in sizes}
     if scope == "layer":
-        rate = budget / max(sum(sizes.values()), 1)
+        whole = all(sizes[name] == math.prod(shapes[name]) for name in sizes)
+        rate = share if whole else Fraction(budget, max(sum(sizes.values()), 1))
         return shares({name: rate for name in sizes}, dict(sizes), budget)
     return shares(erk(shapes, sizes, budget), dict(sizes), budget)
 
@@ -86,6 +90,7 @@ def scoped(
     saliency: Mapping[str, Tensor],
     allowed: Mapping[str, Tensor] | None,
     budget: int,
+    share: Fraction,
 ) -> tuple[Ranking, dict[str, int] | None]:
     """The ranking a scope means, and how many of each tensor it keeps, if it says."""
     if scope == "global":
@@ -97,7 +102,7 @@ def scoped(
         n: s.numel() if allowed is None else int(torch.count_nonzero(allowed[n]))
         for n, s in saliency.items()
     }
-    wanted = counts(scope, shapes, sizes, budget)
+    wanted = counts(scope, shapes, sizes, budget, share)
     scores = {}
     for name, s in saliency.items():
         # Rank within the tensor, so that a score of one or more means "within its count".

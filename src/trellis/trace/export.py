@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +15,19 @@ from torch.export import ExportedProgram
 from ..errors import TrellisError
 from .registry import RULES, key
 
+_ONE_AT_A_TIME = threading.Lock()  # torch.export keeps what it is doing in global variables
+
 
 def export(model: nn.Module, inputs: Sequence[Any]) -> ExportedProgram:
     """Export a model that is already plain and in eval mode.
 
     Attention's fused fast path is switched off: it hides which weights are used where.
     """
+    with _ONE_AT_A_TIME:
+        return _export(model, inputs)
+
+
+def _export(model: nn.Module, inputs: Sequence[Any]) -> ExportedProgram:
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     # While it exports, torch logs the traceback of an input that does not fit; we raise the
