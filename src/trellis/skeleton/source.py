@@ -44,9 +44,11 @@ def load(
     """Read a set of recordings: ``"fpha:PATH"``, ``"csv:PATH"`` …, or ``"hands45"``, built in.
 
     ``protocol`` says how recordings are divided, where a source knows more than one way: FPHA
-    ``"1:1"`` and ``"subjects"``, SHREC'17 ``"14"`` and ``"28"``. What cannot be read is one error
-    that says where; with ``skip_bad`` it is left out, and listed in ``left_out``. ``progress``
-    shows a bar on stderr if that is a terminal.
+    ``"1:1"`` and ``"subjects"``, SHREC'17 ``"14"`` and ``"28"``. Recordings of your own that say
+    nothing are halved by their names. What cannot be used is one error that says where; with
+    ``skip_bad`` it is left out, and listed in ``left_out``. MTM-1's segments of too few frames
+    are listed there either way: they belong to the set, and are no faults. ``progress`` shows a
+    bar on stderr if that is a terminal.
 
     >>> load("video:walk.mp4")
     Traceback (most recent call last):

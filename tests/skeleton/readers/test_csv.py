@@ -42,6 +42,37 @@ def test_train_and_test_are_a_split(tmp_path: Path) -> None:
     assert named(data, data.folds[0].test) == {"test/walk/1.csv"}
 
 
+def test_a_class_to_test_on_alone(tmp_path: Path) -> None:
+    sides = ["train/walk/1.csv", "test/walk/1.csv", "test/sit/1.csv", "test/sit/2.csv"]
+    made = csv_folder(tmp_path, sides)
+    with pytest.raises(TrellisError) as told:
+        load(f"csv:{tmp_path}")
+    assert "test/sit/1.csv is to be tested on, and no recording of its class, sit," in str(
+        told.value
+    )
+    assert "add some, or take the class out" in str(told.value)
+    data = load(f"csv:{tmp_path}", skip_bad=True)
+    assert_same(data, {name: made[name] for name in sides[:2]})
+    assert [item.name for item in data.left_out] == sides[2:]
+    assert data.left_out[0].why == str(told.value)
+
+
+def test_a_class_to_train_on_alone_can_be_learnt(tmp_path: Path) -> None:
+    made = csv_folder(tmp_path, ["train/walk/1.csv", "train/sit/1.csv", "test/walk/1.csv"])
+    assert_same(load(f"csv:{tmp_path}"), made)
+
+
+def test_halves_stay_as_they_are_when_a_recording_is_added(tmp_path: Path) -> None:
+    names = [f"{label}/{number}.csv" for label in ("point", "wave") for number in range(6)]
+    csv_folder(tmp_path, names)
+    [before] = (data := load(f"csv:{tmp_path}")).folds
+    csv_folder(tmp_path, ["point/6.csv"])
+    [after] = (more := load(f"csv:{tmp_path}")).folds
+    assert named(data, before.train) <= named(more, after.train)
+    assert named(data, before.test) <= named(more, after.test)
+    assert len(before.train) == len(before.test) == 6
+
+
 @pytest.mark.parametrize("head", ["file,label,split\n", "File;Label;Split\n", ""])
 def test_labels_in_a_file(tmp_path: Path, head: str) -> None:
     made = csv_folder(tmp_path, ["a.csv", "b.csv", "deep/c.csv"])
@@ -165,6 +196,7 @@ def test_known_joints_bring_their_bones(tmp_path: Path) -> None:
     [
         ({"joints": ARM.joints, "parents": [-1, 0, 1]}, ARM),
         ({"joints": ARM.joints, "parents": [None, "shoulder", "elbow"]}, ARM),
+        ({"joints": ARM.joints, "parents": ["", "shoulder", "elbow"]}, ARM),
         ({"joints": ARM.joints, "parents": [-1, 0, 1], "roots": ["elbow"], "mirror": [2, 1, 0]},
          Layout("own", ARM.joints, ARM.parents, (1,), (2, 1, 0))),
     ],
@@ -240,7 +272,7 @@ def test_one_recording_in_every_dialect(tmp_path: Path, text: str) -> None:
     [
         (HEAD, "has a header and no frames"),
         (f"{HEAD},nose_x,nose_y,nose_z\n{'1,' * 12}\n", "what is no joint here: 'nose'"),
-        (f"{HEAD[:-21]}\n1,2,3,4,5,6\n", ":1 has no columns for 'hand'"),
+        (f"{HEAD[:-21]}\n1,2,3,4,5,6\n", ":1 does not name 'hand'"),
         (f"{HEAD[:-7]}\n1,2,3,4,5,6,7,8\n", ":1: the joint 'hand' has no column 'hand_z'"),
         (f"{HEAD},hand_z\n{'1,' * 10}\n", ":1: the column 'hand_z' is there twice"),
         (f"{HEAD},speed\n{'1,' * 10}\n", ":1: 'speed' is no column"),

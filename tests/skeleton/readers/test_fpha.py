@@ -15,6 +15,11 @@ from trellis.skeleton import load
 from trellis.skeleton.layouts import FPHA
 from trellis.skeleton.readers.fpha import FOLDERS, SPLIT
 
+MORE = (  # with two of each class to train on, so that one can be broken
+    *FPHA_LIST,
+    ("Subject_4/open_bottle/1", 0, "Training"),
+    ("Subject_4/pour_milk/1", 1, "Training"),
+)
 SKELETON = f"{FOLDERS[0]}/{FPHA_LIST[0][0]}/skeleton.txt"
 
 
@@ -108,7 +113,7 @@ def with_cell(cell: str) -> str:
 def test_a_broken_recording_is_told_by_file_and_line(
     tmp_path: Path, text: str | bytes, said: str
 ) -> None:
-    made = fpha_folder(tmp_path)
+    made = fpha_folder(tmp_path, MORE)
     path = write(tmp_path / SKELETON, text)
     with pytest.raises(TrellisError) as told:
         load(f"fpha:{tmp_path}")
@@ -136,13 +141,13 @@ def split_with(root: Path, old: str, new: str) -> None:
         ("open_bottle/1 0", "open_bottle/1 -1", f"{SPLIT}:2:", 1),
         ("pour_milk/3 1", "pour_milk/3 0", f"{SPLIT}:3: label 0 is open_bottle in", 1),
         ("pour_milk/3 1", "open_bottle/1 0", f"{SPLIT}:3: Subject_1/open_bottle/1 is listed", 1),
-        ("Training 2", "Training 3", "promises 3 lines under 'Training' and has 2", None),
-        ("Training 2", "Training", f"{SPLIT}:1: 'Training' comes before", None),
-        ("Test 2", "Training 2", f"{SPLIT}:4: 'Training' has begun before", None),
+        ("Training 4", "Training 5", "promises 5 lines under 'Training' and has 4", None),
+        ("Training 4", "Training", f"{SPLIT}:1: 'Training' comes before", None),
+        ("Test 2", "Training 2", f"{SPLIT}:6: 'Training' has begun before", None),
     ],
 )
 def test_a_broken_split(tmp_path: Path, old: str, new: str, said: str, left: int | None) -> None:
-    fpha_folder(tmp_path)
+    fpha_folder(tmp_path, MORE)
     split_with(tmp_path, old, new)
     with pytest.raises(TrellisError, match=r".") as told:
         load(f"fpha:{tmp_path}")
@@ -152,7 +157,7 @@ def test_a_broken_split(tmp_path: Path, old: str, new: str, said: str, left: int
             load(f"fpha:{tmp_path}", skip_bad=True)
     else:
         data = load(f"fpha:{tmp_path}", skip_bad=True)
-        assert len(data.left_out) == left and len(data) + left == len(FPHA_LIST)
+        assert len(data.left_out) == left and len(data) + left == len(MORE)
 
 
 def test_a_label_without_data(tmp_path: Path) -> None:
@@ -175,6 +180,20 @@ def test_nothing_left_to_train_on_is_an_error_all_the_same(tmp_path: Path) -> No
         write(tmp_path / FOLDERS[0] / name / "skeleton.txt", "")
     with pytest.raises(TrellisError, match=r"not one recording could be used; 4 left out.*empty"):
         load(f"fpha:{tmp_path}", skip_bad=True)
+
+
+def test_a_class_left_without_anything_to_train_on_is_left_out_too(tmp_path: Path) -> None:
+    fpha_folder(tmp_path)
+    write(tmp_path / SKELETON, "")
+    data = load(f"fpha:{tmp_path}", skip_bad=True)
+    assert [item.name for item in data.left_out] == [FPHA_LIST[0][0], FPHA_LIST[1][0]]
+    assert named(data, data.folds[0].test) == {FPHA_LIST[3][0]}
+
+
+def test_a_class_that_one_subject_alone_has_is_part_of_the_protocol(tmp_path: Path) -> None:
+    listed = (*FPHA_LIST, ("Subject_3/wave/1", 2, "Training"), ("Subject_3/wave/2", 2, "Test"))
+    made = fpha_folder(tmp_path, listed)
+    assert_same(load(f"fpha:{tmp_path}", protocol="subjects"), made)
 
 
 def test_both_folders_are_one_too_many(tmp_path: Path) -> None:

@@ -93,7 +93,9 @@ def text_lines(path: Path) -> list[str]:
 
 
 def fpha_listed(root: Path, data: Skeletons) -> int:
-    return sum(not line.startswith(("Training", "Test")) for line in text_lines(root / SPLIT))
+    return sum(
+        not line.strip().startswith(("Training", "Test")) for line in text_lines(root / SPLIT)
+    )
 
 
 def sbu_listed(root: Path, data: Skeletons) -> int:

@@ -57,8 +57,8 @@ def test_frames_without_a_hand_and_recordings_too_short(tmp_path: Path, skip_bad
     for i, piece in zip(mine, pieces, strict=True):
         np.testing.assert_array_equal(data.sequences[i], piece.astype(np.float32))
     assert [(item.name.split(":")[1], item.why) for item in data.left_out] == [
-        ("8", "3 frames with a hand; 4 are the least"),
-        ("13", "3 frames with a hand; 4 are the least"),
+        ("8", "this segment is too short: 3 frames with a hand, and 4 are the least"),
+        ("13", "this segment is too short: 3 frames with a hand, and 4 are the least"),
     ]
 
 

@@ -89,11 +89,45 @@ def test_no_split_is_half_and_half_the_same_every_time(tmp_path: Path) -> None:
     assert fold.test.tolist() == again.test.tolist()
 
 
+@pytest.mark.parametrize("bad", [False, True])
+def test_halves_stay_as_they_are_when_recordings_are_added_behind(
+    tmp_path: Path, bad: bool
+) -> None:
+    labels = ["walk", "sit", "sit"] * 5
+    frames = motion(len(labels) + 2, 5)
+    few = load(saved(tmp_path, frames=frames[:-2], lengths=[1] * 15, labels=labels, test=None))
+    if bad:  # one that cannot be used is still counted
+        frames[0] = np.nan
+    more = {"frames": frames, "lengths": [1] * 17, "labels": [*labels, "walk", "swim"]}
+    data = load(saved(tmp_path, **more, test=None), skip_bad=True)
+    for side in ("train", "test"):
+        before, after = (
+            {found.names[i] for i in getattr(found.folds[0], side)} for found in (few, data)
+        )
+        assert before - {"recording 0"} <= after
+    assert len(data.left_out) == bad
+
+
+@pytest.mark.parametrize("skip_bad", [False, True])
+def test_a_class_to_test_on_alone(tmp_path: Path, skip_bad: bool) -> None:
+    source = saved(tmp_path, labels=["walk", "walk", "sit", "walk"])
+    if not skip_bad:
+        with pytest.raises(TrellisError, match=r"mine.npz: recording 2 .* its class, sit, "):
+            load(source)
+    else:
+        data = load(source, skip_bad=True)
+        assert [item.name for item in data.left_out] == ["recording 2"]
+        assert data.names == ("recording 0", "recording 1", "recording 3")
+
+
 def test_joints_and_bones(tmp_path: Path) -> None:
     joints = ["hip", "knee", "foot", "head", "tail"]
     data = load(saved(tmp_path, joints=joints, parents=[-1, 0, 1, 0, 0], roots=[0, 1]))
     assert data.layout.joints == tuple(joints)
     assert data.layout.bones == ((0, 1), (1, 2), (0, 3), (0, 4)) and data.layout.roots == (0, 1)
+    for none in ("", -1):  # beside names, numpy makes a string of -1
+        by_name = load(saved(tmp_path, joints=joints, parents=[none, "hip", "knee", "hip", "hip"]))
+        assert by_name.layout.bones == data.layout.bones
     frames = motion(sum(LENGTHS), 21)
     known = load(saved(tmp_path, frames=frames, joints=MEDIAPIPE_HAND.joints))
     assert known.layout == MEDIAPIPE_HAND
@@ -124,8 +158,10 @@ def test_joints_and_bones(tmp_path: Path) -> None:
         ({"joints": ["a"]}, "'joints' must be 5 names"),
         ({"joints": list("aabcd")}, "the joint 'a' is named twice"),
         ({"parents": [0, 1, 2]}, "5 joints and 3 parents"),
+        ({"joints": ["a", "b", "", "c", "d"]}, "joint 2 has no name"),
         ({"parents": [-1, 9, 0, 0, 0]}, "the parent of joint 1 is 9"),
         ({"roots": ["nose"]}, "'nose' is no joint"),
+        ({"roots": [""]}, "roots are (-1,)"),
         ({"frames": np.array([None])}, "cannot be read as an .npz file (Object arrays"),
         ({"labels": [], "lengths": [], "frames": np.zeros((0, 5, 3)), "test": None}, ""),
     ],
@@ -141,10 +177,10 @@ def test_arrays_that_do_not_fit(tmp_path: Path, changes: dict[str, Any], said: s
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"lengths": [3, 0, 5, 2]}, "recording 1 has no frames"),
-        ({"labels": ["walk", "swim", "walk", "sit"], "classes": ["sit", "walk"]}, "recording 1"),
-        ({"labels": [1, 2, 1, 0], "classes": ["sit", "walk"]}, "label of recording 1"),
-        ({"labels": [1, -1, 1, 0], "classes": ["sit", "walk"]}, "label of recording 1"),
+        ({"lengths": [3, 1, 6, 0]}, "recording 3 has no frames"),
+        ({"labels": ["walk", "sit", "walk", "swim"], "classes": ["sit", "walk"]}, "recording 3"),
+        ({"labels": [1, 0, 1, 2], "classes": ["sit", "walk"]}, "label of recording 3"),
+        ({"labels": [1, 0, 1, -1], "classes": ["sit", "walk"]}, "label of recording 3"),
         ({"classes": ["sit", "swim", "walk"]}, "the label swim has no recording"),
     ],
 )

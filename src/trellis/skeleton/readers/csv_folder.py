@@ -2,7 +2,7 @@
 
 The label is the name of the folder a file is in, ``walk/3.csv``, or stands in ``labels.csv`` with
 the columns file, label and, optionally, split (train or test). Folders ``train/`` and ``test/``
-above the labels are a split too; where there is none, half of each class is drawn to train on.
+above the labels are a split too; where there is none, halves are drawn (see :mod:`.folds`).
 Columns are ``joint_x, joint_y, joint_z`` under a header, or plain numbers. An optional
 ``layout.json`` names joints, parents and roots (see :mod:`.own_layout`).
 """
@@ -18,7 +18,7 @@ from ...errors import TrellisError
 from ..layout import Layout
 from ..skeletons import Frames, Skeletons
 from .folders import find, names, subfolders
-from .folds import half_and_half, split
+from .folds import drawn_halves, split
 from .labels_csv import LABELS, SIDES, Listed, read_labels
 from .own_layout import own_layout, read_layout
 from .reading import Entry, Reading
@@ -42,8 +42,14 @@ def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
             f"labels, or list them in {LABELS}"
         )
     classes = sorted({item.label for item in listed})
+    given = any(item.side for item in listed)
     entries = [
-        Entry(item.name, folder / item.name, classes.index(item.label), item.side)
+        Entry(
+            item.name,
+            folder / item.name,
+            classes.index(item.label),
+            item.side if given else item.name,
+        )
         for item in listed
     ]
     layout, found = _recordings(folder, entries, reading)
@@ -53,8 +59,8 @@ def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
         layout,
         lambda groups, labels: (
             split("as given", [group == "test" for group in groups])
-            if any(groups)
-            else half_and_half(labels)
+            if given
+            else drawn_halves(groups, labels)
         ),
     )
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from hashlib import sha256
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,7 +13,12 @@ from numpy.typing import ArrayLike
 from ..skeletons import Fold, Indices
 
 Folds = tuple[Fold, ...]
-HALVES = "half and half by class, drawn with seed 0 (the source gives no split)"
+HALVES = "drawn halves"
+EXPLAINED = (  # what the name is too short to say
+    "drawn halves: no split is given, so about half of each class is drawn, by the names of the "
+    "recordings; few change sides when others are added"
+)
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,18})([^0-9/]*)", re.DOTALL)
 
 
 def split(name: str, test: Sequence[bool]) -> Folds:
@@ -36,19 +44,50 @@ def held_out(groups: Sequence[str]) -> Folds:
     )
 
 
-def half_and_half(labels: Indices) -> Folds:
-    """One fold by chance, the same every time: half of each class, rounded up, to train on.
+def drawn_halves(names: Sequence[str], labels: Indices) -> Folds:
+    """One fold, the same on every machine: each recording on the side that its name draws.
 
-    >>> fold, = half_and_half(np.array([0, 0, 0, 1, 1, 1, 1]))
+    Two in a row, ``wave/4.csv`` and ``wave/5.csv``, are on different sides, so numbered recordings
+    are halved. Any others fall by chance, and a class can come out lopsided. Where a side would
+    have less than a quarter of it, or none, recordings change sides, the first by name first. So
+    an added recording changes the side of at most one other, one of its own class, and of none
+    where what is drawn leaves a quarter on each side, before and after. A class of one recording
+    is trained on.
+
+    >>> fold, = drawn_halves([f"wave/{number}.csv" for number in range(6)], np.zeros(6, np.int64))
     >>> len(fold.train), len(fold.test)
-    (4, 3)
+    (3, 3)
     """
-    random = np.random.default_rng(0)
-    test = np.zeros(len(labels), bool)
+    test = np.array([_drawn(name) for name in names], bool)
     for label in np.unique(labels):
         mine = np.flatnonzero(labels == label)
-        test[random.permutation(mine)[(len(mine) + 1) // 2 :]] = True
+        if len(mine) == 1:
+            test[mine] = False
+            continue
+        sides = [mine[~test[mine]], mine[test[mine]]]
+        few, many = sorted(sides, key=len)
+        short = max(1, len(mine) // 4) - len(few)
+        for index in sorted(many, key=lambda i: _order(names[i]))[: max(0, short)]:
+            test[index] = not test[index]
     return split(HALVES, list(test))
+
+
+def _drawn(name: str) -> bool:
+    """Whether a recording of that name is to be tested on."""
+    before, number, after = _parts(name)
+    toss = f"{before}{number // 2}{after}" if number >= 0 else name
+    coin = sha256(normalize("NFC", toss).encode("utf-8", "backslashreplace")).digest()[0]
+    return bool((coin ^ max(number, 0)) & 1)
+
+
+def _order(name: str) -> tuple[str, int, str, str]:
+    return *_parts(name), name
+
+
+def _parts(name: str) -> tuple[str, int, str]:
+    """A file's name around its last number, which is -1 where it has none."""
+    found = _NUMBERED.fullmatch(name)
+    return (found[1], int(found[2]), found[3]) if found else (name, -1, "")
 
 
 def _where(chosen: ArrayLike) -> Indices:

@@ -62,7 +62,10 @@ def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
         for first, label, segment in segments(labels[video.name], found):
             name = f"{video.name}:{first}"
             if len(segment) < SHORTEST:
-                why = f"{len(segment)} frames with a hand; {SHORTEST} are the least"
+                why = (
+                    f"this segment is too short: {len(segment)} frames with a hand, and "
+                    f"{SHORTEST} are the least"
+                )
                 reading.left_out.append(LeftOut(shown(name), why))
             else:
                 recordings.append((Entry(name, video.path, label, side), segment))

@@ -6,14 +6,18 @@
 ``lengths``  (recordings,): how many frames each has
 ``labels``   (recordings,): strings, or whole numbers
 ``classes``  optional: names of the classes; labels are then these names, or places among them
-``test``     optional, (recordings,): which are to test on; otherwise half of each class is
-``joints``   optional: their names; ``parents`` and ``roots``, optional: names or numbers
+``test``     optional, (recordings,): which are to test on; otherwise halves are drawn, by the
+             place of a recording within its class: add others behind it
+``joints``   optional: their names
+``parents``  optional, (joints,): names, "" for none, or numbers, -1 for none
+``roots``    optional: names or numbers
 ===========  ====================================================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
@@ -25,8 +29,8 @@ from numpy.typing import NDArray
 from ...errors import TrellisError
 from ..layout import Layout
 from ..skeletons import Frames, Skeletons
-from .folds import half_and_half, split
-from .own_layout import own_layout
+from .folds import drawn_halves, split
+from .own_layout import check_names, own_layout
 from .reading import Entry, Reading
 from .text import LARGEST, at, brief, read_bytes
 
@@ -38,30 +42,35 @@ Arrays = Mapping[str, NDArray[Any]]
 
 def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
     arrays = read_arrays(path, ("frames", "lengths", "labels"))
-    pieces = _recordings(path, arrays)
+    pieces = recordings(path, arrays)
     layout = _layout(path, arrays, pieces[0].shape[1] if pieces else 0)
     names, labels = _labels(path, arrays, len(pieces))
     test = arrays.get("test")
     if test is not None and (test.shape != (len(pieces),) or not np.isin(test, (0, 1)).all()):
         raise TrellisError(f"{at(path)}: 'test' must say true or false for each recording")
-    entries = []
+    entries: list[Entry] = []
+    places: Counter[int] = Counter()
     for number, label in enumerate(labels):
         if label is None:
             told = f"{at(path)}: the label of recording {number} is in none of the classes"
             reading.fault(f"recording {number}", TrellisError(told))
         else:
-            side = "" if test is None else "test" if test[number] else "train"
-            entries.append(Entry(f"recording {number}", path, label, side))
+            group = f"{names[label]} {places[label]}"  # counted before any is left out
+            if test is not None:
+                group = "test" if test[number] else "train"
+            places[label] += 1
+            entries.append(Entry(f"recording {number}", path, label, group))
     reading.labelled(names, entries, at(path))
     found = reading.frames(
-        entries, lambda entry: checked(path, entry.name, pieces[int(entry.name.split()[1])], layout)
+        entries,
+        lambda entry: checked(path, entry.name, pieces[int(entry.name.split()[1])], layout.joints),
     )
     return reading.result(
         found,
         names,
         layout,
         lambda groups, labels: (
-            half_and_half(labels)
+            drawn_halves(groups, labels)
             if test is None
             else split("as given in 'test'", [group == "test" for group in groups])
         ),
@@ -93,7 +102,8 @@ def read_arrays(path: Path, needed: tuple[str, ...]) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _recordings(path: Path, arrays: Arrays) -> list[NDArray[Any]]:
+def recordings(path: Path, arrays: Arrays) -> list[NDArray[Any]]:
+    """``frames``, cut or stripped as ``lengths`` says."""
     frames, lengths = arrays["frames"], arrays["lengths"]
     if frames.ndim not in (3, 4) or frames.shape[-1] != 3 or frames.dtype.kind not in "fiu":
         raise TrellisError(
@@ -121,15 +131,26 @@ def _recordings(path: Path, arrays: Arrays) -> list[NDArray[Any]]:
 
 
 def _layout(path: Path, arrays: Arrays, count: int) -> Layout:
-    given = {key: _items(path, key, arrays[key]) for key in ("joints", "parents", "roots")
-             if key in arrays}  # fmt: skip
-    joints = given.pop("joints", None) or [f"joint {number}" for number in range(count)]
-    if len(joints) != count or not all(isinstance(name, str) for name in joints):
-        raise TrellisError(f"{at(path)}: 'joints' must be {count} names, as 'frames' has")
+    given = {key: _items(path, key, arrays[key]) for key in ("parents", "roots") if key in arrays}
+    joints = joint_names(path, arrays, count) or [f"joint {number}" for number in range(count)]
     try:
         return own_layout(joints, **given)
     except TrellisError as error:
         raise TrellisError(f"{at(path)}: {error}") from None
+
+
+def joint_names(path: Path, arrays: Arrays, count: int) -> list[str] | None:
+    """What the file calls the ``count`` joints of its frames, if it does."""
+    if "joints" not in arrays:
+        return None
+    joints = _items(path, "joints", arrays["joints"])
+    if len(joints) != count or not all(isinstance(name, str) for name in joints):
+        raise TrellisError(f"{at(path)}: 'joints' must be {count} names, as 'frames' has")
+    try:
+        check_names(joints)
+    except TrellisError as error:
+        raise TrellisError(f"{at(path)}: {error}") from None
+    return joints
 
 
 def _labels(path: Path, arrays: Arrays, count: int) -> tuple[list[str], list[int | None]]:
@@ -165,8 +186,8 @@ def _items(path: Path, name: str, array: NDArray[Any]) -> list[Any]:
         raise TrellisError(f"{at(path)}: {name!r} is not UTF-8 text") from None
 
 
-def checked(path: Path, name: str, frames: NDArray[Any], layout: Layout) -> Frames:
-    """Frames of the layout's joints, all numbers finite."""
+def checked(path: Path, name: str, frames: NDArray[Any], joints: Sequence[str]) -> Frames:
+    """(frames, joints, 3), all numbers finite."""
     if len(frames) == 0:
         raise TrellisError(f"{at(path)}: {name} has no frames")
     with np.errstate(invalid="ignore"):
@@ -174,7 +195,7 @@ def checked(path: Path, name: str, frames: NDArray[Any], layout: Layout) -> Fram
     if bad.any():
         frame, joint, axis = map(int, np.argwhere(bad)[0])
         raise TrellisError(
-            f"{at(path)}: {name}, frame {frame}, {'xyz'[axis]} of {layout.joints[joint]!r} is "
+            f"{at(path)}: {name}, frame {frame}, {'xyz'[axis]} of {joints[joint]!r} is "
             f"{frames[frame, joint, axis]}; a finite number within {LARGEST:g} is expected"
         )
     return frames.astype(np.float32)

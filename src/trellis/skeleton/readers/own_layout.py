@@ -13,6 +13,7 @@ from .json_frames import read_json
 from .text import at, brief
 
 KEYS = ("joints", "parents", "roots", "mirror")
+NONE = (None, "", "-1")  # a list of -1 and names is, to numpy, a list of strings
 
 
 def own_layout(
@@ -21,20 +22,20 @@ def own_layout(
     roots: Sequence[Any] = (0,),
     mirror: Sequence[Any] | None = None,
 ) -> Layout:
-    """Joints by name; parents, roots and mirror by name or number, None or −1 for no parent.
+    """Joints by name; parents, roots and mirror by name or number; no parent is None, "" or −1.
 
     Without parents there are no bones, unless the names are those of a known layout.
 
     >>> own_layout(["shoulder", "hand"], [None, "shoulder"]).bones
+    ((0, 1),)
+    >>> own_layout(["shoulder", "hand"], ["", "shoulder"]).bones
     ((0, 1),)
     >>> from trellis.skeleton.layouts import MEDIAPIPE_HAND
     >>> own_layout(MEDIAPIPE_HAND.joints).name
     'mediapipe-hand'
     """
     joints = tuple(joints)
-    twice = next((name for name in joints if joints.count(name) > 1), None)
-    if twice is not None:
-        raise TrellisError(f"the joint {twice!r} is named twice")
+    check_names(joints)
     if parents is None:
         for known in LAYOUTS.values():
             if known.joints == joints:
@@ -42,7 +43,7 @@ def own_layout(
         parents = [-1] * len(joints)
 
     def number(joint: Any) -> int:
-        if joint is None:
+        if joint in NONE and joint not in joints:
             return -1
         if isinstance(joint, int) and not isinstance(joint, bool):
             return joint
@@ -57,6 +58,15 @@ def own_layout(
         tuple(map(number, roots)),
         None if mirror is None else tuple(map(number, mirror)),
     )
+
+
+def check_names(joints: Sequence[str]) -> None:
+    """Raise where a joint has no name, or two have one."""
+    if "" in joints:
+        raise TrellisError(f"joint {joints.index('')} has no name")
+    for place, name in enumerate(joints):
+        if name in joints[:place]:
+            raise TrellisError(f"the joint {brief(name)} is named twice")
 
 
 def read_layout(path: Path) -> Layout:

@@ -16,6 +16,9 @@ from ..skeletons import Frames, Indices, LeftOut, Skeletons
 from .folds import Folds
 from .text import shown
 
+Found = Sequence[tuple["Entry", Frames]]
+Divide = Callable[[Sequence[str], Indices], Folds]
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -81,10 +84,10 @@ class Reading:
 
     def result(
         self,
-        found: Sequence[tuple[Entry, Frames]],
+        found: Found,
         classes: Sequence[str],
         layout: Layout,
-        folds: Callable[[Sequence[str], Indices], Folds],
+        folds: Divide,
     ) -> Skeletons:
         """Put together what was read; ``folds`` makes them from the groups and the labels."""
         if not found:
@@ -93,8 +96,10 @@ class Reading:
                 f"{shown(self.source)}: not one recording could be used; "
                 f"{len(self.left_out):,} left out{why}"
             )
-        labels = np.array([entry.label for entry, _ in found], np.int64)
-        made = folds([entry.group for entry, _ in found], labels)
+        labels, made = _divided(found, folds)
+        if unknown := self._untrained(found, classes, labels, made):
+            found = [one for one, label in zip(found, labels, strict=True) if label not in unknown]
+            labels, made = _divided(found, folds)
         for fold in made:
             for side, indices in (("train", fold.train), ("test", fold.test)):
                 if len(indices) == 0:
@@ -113,3 +118,29 @@ class Reading:
             folds=made,
             left_out=tuple(self.left_out),
         )
+
+    def _untrained(
+        self, found: Found, classes: Sequence[str], labels: Indices, made: Folds
+    ) -> set[int]:
+        """Classes of recordings to test on of which there are none to train on: all faults.
+
+        Where each group is tested on in turn, by people say, a class that one alone has is part
+        of the protocol, and no fault.
+        """
+        if len(made) != 1 or len(made[0].train) == 0:
+            return set()
+        unknown = set(labels[made[0].test].tolist()) - set(labels[made[0].train].tolist())
+        for entry, _ in found:
+            if entry.label in unknown:
+                told = (
+                    f"{shown(self.source)}: {shown(entry.name)} is to be tested on, and no "
+                    f"recording of its class, {shown(classes[entry.label])}, is there to train on: "
+                    "add some, or take the class out"
+                )
+                self.fault(entry.name, TrellisError(told))
+        return unknown
+
+
+def _divided(found: Found, folds: Divide) -> tuple[Indices, Folds]:
+    labels = np.array([entry.label for entry, _ in found], np.int64)
+    return labels, folds([entry.group for entry, _ in found], labels)

@@ -13,7 +13,7 @@ from ...errors import TrellisError
 from ..layout import Layout
 from ..skeletons import Frames
 from .json_frames import json_frames, read_json
-from .npz import checked, read_arrays
+from .npz import checked, joint_names, read_arrays, recordings
 from .text import at, brief, numbers, points, read_lines, separator
 
 UNUSED = ("", "frame", "time", "timestamp", "t", "index")  # columns that say when, not where
@@ -23,10 +23,11 @@ _NUMERIC = re.compile(r"[+-]?(\.?\d.*|nan|inf|infinity)", re.ASCII | re.IGNORECA
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """Frames, and the joints they are of where the file says so."""
+    """Frames, and the joints they are of where the file says so, at the place ``named``."""
 
     frames: Frames
-    joints: tuple[str, ...] | None
+    joints: tuple[str, ...] | None = None
+    named: str = ""
 
 
 def read_recording(path: str | Path, layout: Layout) -> Frames:
@@ -34,7 +35,8 @@ def read_recording(path: str | Path, layout: Layout) -> Frames:
 
     ``.csv`` and ``.txt``: a frame a row; columns ``joint_x, joint_y, joint_z`` under a header, in
     any order, or plain numbers in the layout's order, with or without a frame number before them.
-    ``.npz``: an array ``frames``. ``.json``: lists of frames, alone or as ``skeletons``.
+    ``.npz``: an array ``frames`` of one recording, and perhaps ``joints``, their names in its
+    order. ``.json``: lists of frames, alone or as ``skeletons``.
 
     >>> import tempfile
     >>> arm = Layout("arm", ("shoulder", "hand"), parents=(-1, 0))
@@ -48,18 +50,35 @@ def read_recording(path: str | Path, layout: Layout) -> Frames:
     path = Path(path)
     kind = path.suffix.lower()
     if kind == ".npz":
-        frames = read_arrays(path, ("frames",))["frames"]
-        if frames.shape[1:] != (len(layout.joints), 3) or frames.dtype.kind not in "fiu":
-            raise TrellisError(
-                f"{at(path)}: 'frames' is {frames.dtype} of shape {frames.shape}; (frames, "
-                f"{len(layout.joints)}, 3) numbers are expected of one recording"
-            )
-        return checked(path, "the recording", frames, layout)
+        return arranged(path, _read_npz(path, layout), layout)
     if kind == ".json":
         value = read_json(path)
         value = value.get("skeletons") if isinstance(value, dict) else value
         return json_frames(path, value, layout.joints)
     return arranged(path, read_table(path, len(layout.joints)), layout)
+
+
+def _read_npz(path: Path, layout: Layout) -> Recorded:
+    arrays = read_arrays(path, ("frames",))
+    frames = arrays["frames"]
+    if "lengths" in arrays or frames.ndim == 4:
+        count = arrays["lengths"].size if "lengths" in arrays else len(frames)
+        if count != 1:
+            raise TrellisError(
+                f"{at(path)} holds {count:,} recordings, and one is expected here: write --data "
+                f"npz:{at(path)} to test a model on all of them, or save one alone, its frames as "
+                "'frames' and no 'lengths'"
+            )
+        [frames] = recordings(path, {"lengths": np.array(frames.shape[1:2]), **arrays})
+    count = frames.shape[1] if frames.ndim == 3 and "joints" in arrays else len(layout.joints)
+    if frames.shape[1:] != (count, 3) or frames.dtype.kind not in "fiu":
+        raise TrellisError(
+            f"{at(path)}: 'frames' is {frames.dtype} of shape {frames.shape}; (frames, {count}, 3) "
+            "numbers are expected of one recording"
+        )
+    names = tuple(joint_names(path, arrays, count) or ())
+    found = checked(path, "the recording", frames, names or layout.joints)
+    return Recorded(found, names or None, f"{at(path)}: 'joints'")
 
 
 def read_table(path: Path, joints: int | None = None) -> Recorded:
@@ -72,7 +91,7 @@ def read_table(path: Path, joints: int | None = None) -> Recorded:
             raise TrellisError(f"{at(path)} has a header and no frames")
         what = f"as many as the header has: {len(head)}"
         rows = numbers(path, lines[1:], len(head), what, first=2)[:, columns]
-        return Recorded(points(path, rows, names, first=2), names)
+        return Recorded(points(path, rows, names, first=2), names, at(path, 1))
     width = len(head)
     if joints is None:
         if width % 3:
@@ -85,7 +104,7 @@ def read_table(path: Path, joints: int | None = None) -> Recorded:
     numbered = int(width == 3 * joints + 1)
     rows = numbers(path, lines, numbered + 3 * joints, f"x y z of {joints} joints")
     labels = [f"joint {number}" for number in range(joints)]
-    return Recorded(points(path, rows[:, numbered:], labels), None)
+    return Recorded(points(path, rows[:, numbered:], labels))
 
 
 def arranged(path: Path, recorded: Recorded, layout: Layout) -> Frames:
@@ -98,12 +117,14 @@ def arranged(path: Path, recorded: Recorded, layout: Layout) -> Frames:
             )
         return recorded.frames
     for one, others, told in (
-        (layout.joints, recorded.joints, "has no columns for"),
-        (recorded.joints, layout.joints, "has columns for what is no joint here:"),
+        (layout.joints, recorded.joints, "does not name"),
+        (recorded.joints, layout.joints, "names what is no joint here:"),
     ):
         if missing := [name for name in one if name not in others]:
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-            raise TrellisError(f"{at(path, 1)} {told} {', '.join(map(brief, missing[:3]))}{more}")
+            raise TrellisError(
+                f"{recorded.named} {told} {', '.join(map(brief, missing[:3]))}{more}"
+            )
     order = [recorded.joints.index(name) for name in layout.joints]
     return np.ascontiguousarray(recorded.frames[:, order])
 
