@@ -50,6 +50,24 @@ def replacing(*paths: Path) -> Iterator[list[Path]]:
             draft.unlink(missing_ok=True)
 
 
+def remove_drafts(folder: Path, *names: str) -> None:
+    """Remove what processes that were killed within `replacing` left beside files of a folder.
+
+    ``names`` are those files' names, or patterns of them. Only for whoever alone writes there.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("a.txt", ".a.txt.0badcafe", ".a.txt.swp"):
+    ...         Path(folder, name).touch()
+    ...     remove_drafts(Path(folder), "*.txt")
+    ...     sorted(os.listdir(folder))
+    ['.a.txt.swp', 'a.txt']
+    """
+    for name in names:
+        for draft in folder.glob(f".{name}.{'[0-9a-f]' * 8}"):
+            draft.unlink(missing_ok=True)
+
+
 def _created(path: Path) -> int:
     """Make an empty file, and say what permissions it got."""
     path.touch(exist_ok=False)

@@ -55,14 +55,14 @@ def test_info_for_programs_is_the_same(run: Run, tmp_path: Path) -> None:
 
 def test_info_says_what_was_left_out(run: Run, fails: Fails, tmp_path: Path) -> None:
     fpha_folder(tmp_path)
-    write(tmp_path / "Hand_pose_annotation_v1" / FPHA_LIST[0][0] / "skeleton.txt", "0 1 2\n")
+    write(tmp_path / "Hand_pose_annotation_v1" / FPHA_LIST[1][0] / "skeleton.txt", "0 1 2\n")
     source = f"fpha:{tmp_path}"
     assert "skeleton.txt:1: 3 numbers where 64" in fails("data", "info", source)
     ran = run("data", "info", source, "--skip-bad")
     assert ran.status == 0
-    assert "left out: 1\n" in ran.out and f"- {FPHA_LIST[0][0]}: " in ran.out
+    assert "left out: 1\n" in ran.out and f"- {FPHA_LIST[1][0]}: " in ran.out
     [left] = run("data", "info", source, "--skip-bad", "--json").json["left_out"]
-    assert left["name"] == FPHA_LIST[0][0] and "skeleton.txt:1" in left["why"]
+    assert left["name"] == FPHA_LIST[1][0] and "skeleton.txt:1" in left["why"]
 
 
 def test_info_says_that_the_split_was_drawn(run: Run, tmp_path: Path) -> None:

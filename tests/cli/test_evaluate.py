@@ -61,7 +61,7 @@ def test_the_fold_is_the_models_own(run: Run, monkeypatch: pytest.MonkeyPatch) -
     own = Recogniser.load("arms").history[0]["fold"]
     every = np.arange(len(data))
     folds = (Fold("first", every[10:], every[:10]), Fold(own, every[:40], every[40:]))
-    several = dataclasses.replace(data, folds=folds)
+    several = dataclasses.replace(data, source="npz:arms.npz", folds=folds)
     monkeypatch.setattr("trellis.skeleton.load", lambda *_, **__: several)
     words = ("evaluate", "arms", "--data", "npz:arms.npz", "--json")
     assert run(*words).json["fold"] == own
@@ -133,6 +133,11 @@ def test_data_of_another_skeleton(fails: Callable[..., str], tmp_path: Path) -> 
         ("arms gone.csv", "gone.csv"),
         ("arms --data npz:arms.npz --top 0", "--top 0"),
         ("arms --data npz:arms.npz --fold 9", "--fold '9'"),
+        ("arms --data npz:arms.npz --fold 9 --split all", "--fold '9'"),
+        ("arms --data npz:arms.npz --split half", "--split 'half': give test, train or all"),
+        ("arms wave.csv --fold 3", "--fold '3' is for --data: leave it out with files"),
+        ("arms wave.csv --protocol 4", "--protocol '4' is for --data"),
+        ("arms wave.csv --split test", "--split 'test' is for --data"),
     ],
 )
 def test_nonsense_is_one_line(fails: Callable[..., str], words: str, message: str) -> None:

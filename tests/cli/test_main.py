@@ -93,3 +93,19 @@ def test_inputs_that_do_not_fit_as_a_process_say_so_in_one_line(tmp_path: Path) 
     assert ran.returncode == 2
     assert ran.stdout == ""
     assert ran.stderr.count("\n") == 1 and "float32 1x4" in ran.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_fault_of_ours() -> None:
+    talk = (
+        "import sys; from trellis import cli; "
+        "cli.COMMANDS['demo'] = lambda: [print('x' * 99) for _ in range(9999)] and 0; "
+        "sys.exit(cli.main(['demo']))"
+    )
+    ran = subprocess.run(
+        ["bash", "-c", f'{sys.executable} -c "{talk}" | head -1; exit ${{PIPESTATUS[0]}}'],
+        env=os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (141, "")

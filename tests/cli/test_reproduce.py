@@ -66,6 +66,16 @@ def test_another_run_in_the_folder_is_refused(
     assert "heads is 2 there and 3 now" in message
 
 
+def test_another_table_is_not_shown_for_the_one_that_is_asked_for(
+    run: Run, fails: Callable[..., str], recordings: Path
+) -> None:
+    assert run("reproduce", "table1", *WORDS, "--out", "run").status == 0
+    before = (recordings / "run" / "table.txt").read_bytes()
+    error = fails("reproduce", "table2", "--table-only", "--out", "run")
+    assert "'run' holds table1, not table2: ask for `trellis reproduce table1 --table" in error
+    assert (recordings / "run" / "table.txt").read_bytes() == before
+
+
 def test_refusals_are_one_line(fails: Callable[..., str], recordings: Path) -> None:
     assert "no run in 'none'" in fails("reproduce", "table2", "--out", "none", "--table-only")
     assert "row 'best'" in fails("reproduce", "table2", *WORDS, "--rows", "best")

@@ -59,9 +59,15 @@ def test_a_line_cut_anywhere_is_dropped_and_nothing_else(
 def test_what_a_kill_left_half_written_is_cleared_away(tmp_path: Path) -> None:
     with opened(tmp_path, small(), DATA) as folder:
         folder.write_dense(0, {"w": torch.ones(3)})
-    (tmp_path / "dense" / ".stack-1.safetensors.0badcafe").write_bytes(b"half")
+        folder.write({"table.txt": "whole"})
+    for name in ("dense/.stack-1.safetensors.0badcafe", ".settings.json.00000000",
+                 ".table.tex.12345678", ".table.txt.swp"):  # fmt: skip
+        (tmp_path / name).write_bytes(b"half")
     with opened(tmp_path, small(), DATA):
         assert [p.name for p in (tmp_path / "dense").iterdir()] == ["stack-0.safetensors"]
+        assert sorted(p.name for p in tmp_path.iterdir()) == [
+            ".lock", ".table.txt.swp", "dense", "settings.json", "table.txt"
+        ]  # fmt: skip
 
 
 def test_a_line_that_is_no_cell_is_named(tmp_path: Path) -> None:
@@ -136,7 +142,7 @@ def test_no_run_and_no_folder_are_told_apart_from_a_broken_one(tmp_path: Path) -
 HOLD = """
 import sys
 from pathlib import Path
-from trellis.paper.lock import locked
+from trellis.lock import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load, load_file, save
 
 from tests.paper.waves import small, waves
 from trellis.errors import TrellisError
@@ -88,6 +88,24 @@ def test_dense_weights_that_were_lost_are_made_again(tmp_path: Path) -> None:
     path.unlink()
     reproduce(settings, data, tmp_path)
     assert path.read_bytes() == weights and figures(tmp_path) == before
+
+
+def test_damaged_dense_weights_are_told_and_once_deleted_made_again(tmp_path: Path) -> None:
+    settings, data = small(), waves()
+    reproduce(settings, data, tmp_path)
+    path, cells = tmp_path / "dense" / "stack-0.safetensors", tmp_path / "cells.jsonl"
+    weights, lines, tables = path.read_bytes(), cells.read_bytes(), texts(tmp_path)
+    begun = b"".join(lines.splitlines(keepends=True)[:2])  # the dense cells
+    other = save({name: torch.ones(2, 3) for name in load(weights)})
+    for damaged in (b"", b"half", weights[:100], weights[:-1], save({"a": torch.ones(2)}), other):
+        cells.write_bytes(begun)
+        path.write_bytes(damaged)
+        with pytest.raises(TrellisError, match=r"stack-0\.safetensors' cannot be used .*delete"):
+            reproduce(settings, data, tmp_path)
+        assert cells.read_bytes() == begun  # and no cell says that its method was refused
+    path.unlink()
+    reproduce(settings, data, tmp_path)
+    assert path.read_bytes() == weights and texts(tmp_path) == tables
 
 
 def test_how_networks_are_stacked_changes_nothing_but_rounding(tmp_path: Path) -> None:

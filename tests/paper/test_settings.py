@@ -29,6 +29,7 @@ from trellis.paper.settings import is_benchmark
         ({"heads": True}, "heads=True"),
         ({"rates": (100.0,)}, "a rate of 100.0"),
         ({"rates": (0.0,)}, "a rate of 0.0"),
+        ({"rates": (0.99,)}, "did you mean 99?"),
         ({"rates": (float("nan"),)}, "a rate of nan"),
         ({"rates": ()}, "give at least one"),
         ({"rates": (90.0, 90.0)}, "twice"),

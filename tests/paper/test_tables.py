@@ -103,10 +103,18 @@ def test_what_was_done_is_said(recipe: str) -> None:
     assert facts["Precision"] == "bf16" and facts["Hardware"] == "CPU"
     assert facts["Command"] == settings.command()
     assert "2,139,024 weights" not in facts["Network"] or settings.chunks == 32
-    assert "600 to train on, 575 to test on" in facts["Data"] and "3 left out" in facts["Data"]
+    assert "600 to train on, 575 to test on" in facts["Data"] and "3 left out," in facts["Data"]
     notes = " ".join(report.notes)
     for words in ("confound", "k/575", "under-fits", "tuned", "sample standard deviation"):
         assert words in notes
+
+
+def test_one_epoch_is_not_several() -> None:
+    from trellis.train import recipe_named
+
+    for epochs, words in ((1, "1 epoch from"), (2000, "2,000 epochs from")):
+        settings = full("table1", recipe=recipe_named("quick", epochs=epochs))
+        assert words in dict(report_of(filled(settings, BENCHMARK)).facts)["Recipe"]
 
 
 def test_synthetic_data_is_called_so_everywhere() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from trellis.errors import TrellisError
 from trellis.train import (
     Recipe,
     Training,
+    checkpoint,
     forward_of,
     read_checkpoint,
     recipe_named,
+    remove_checkpoint,
     run,
     stack,
     write_checkpoint,
@@ -84,6 +87,32 @@ def test_resumed_is_uninterrupted_bit_for_bit(tmp_path: Path, name: str, masked:
     assert resumed.epochs_done == 9
     assert same(resumed.tensors(), whole.tensors())
     assert os.listdir(tmp_path) == ["checkpoint"]
+
+
+def test_recordings_are_looked_at_once_however_many_checkpoints_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = training(RECIPES["cosine"], masked=True)
+    hashed: list[list[str]] = []
+    sha256 = checkpoint._sha256
+
+    def counted(tensors: Mapping[str, Tensor]) -> str:
+        hashed.append(sorted(tensors))
+        return sha256(tensors)
+
+    monkeypatch.setattr(checkpoint, "_sha256", counted)
+    with pytest.raises(Killed):
+        run(begun, tmp_path / "c", every=0, watch=kill_after(6))
+    assert len(hashed) == 2 and ["x", "y"] in hashed
+    run(training(RECIPES["cosine"], masked=True), tmp_path / "c", every=0)
+    assert len(hashed) == 4
+
+
+def test_only_drafts_are_removed_with_a_checkpoint(tmp_path: Path) -> None:
+    for name in ("c[1]", ".c[1].0badcafe", ".c1.0badcafe", ".c[1].swp"):
+        (tmp_path / name).touch()
+    remove_checkpoint(tmp_path / "c[1]")
+    assert sorted(os.listdir(tmp_path)) == [".c1.0badcafe", ".c[1].swp"]
 
 
 def test_a_finished_checkpoint_is_the_result(tmp_path: Path) -> None:

@@ -64,3 +64,11 @@ def test_what_cannot_be_stacked() -> None:
         stack([])
     with pytest.raises(TrellisError, match="different architectures"):
         stack([gcn(0), gcn(0, heads=2)])
+
+
+def test_other_models_run_in_evaluation_mode() -> None:
+    model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 2))
+    inputs = torch.randn(2, 5, 3)
+    found = forward_of(model)(stack([model, model]), inputs)
+    assert model.training
+    assert torch.allclose(found, model.eval()(inputs), atol=1e-6)

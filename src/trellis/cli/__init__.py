@@ -7,6 +7,7 @@ one line on stderr.
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -79,16 +80,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         known = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}"
         return _failed(f"{command!r} is no command: {known} (see trellis --help)")
     try:
-        return tyro.cli(
+        status = tyro.cli(
             COMMANDS[command],
             prog=f"trellis {command}",
             args=rest,
             config=(tyro.conf.FlagCreatePairsOff,),
         )
+        sys.stdout.flush()
+        return status
     except TrellisError as error:
         return _failed(str(error))
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough (`| head`); Python would complain once more
+        # while it closes the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except Exception:
         # Status 1 would read as "below --fail-under" in somebody's CI.
         traceback.print_exc()

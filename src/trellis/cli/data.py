@@ -11,35 +11,17 @@ import tyro
 
 from trellis.cli.animation import page
 from trellis.cli.arguments import Json
+from trellis.cli.sources import Protocol, SkipBad, Source
 from trellis.cli.tables import console, print_json, show, table
 from trellis.errors import TrellisError
 from trellis.files import check_writable, replacing
 from trellis.skeleton import Skeletons, load
+from trellis.skeleton.readers.folds import EXPLAINED, HALVES
 from trellis.skeleton.readers.text import shown
 
 arg = tyro.conf.arg
 LISTED = 10  # of what was left out; --json has all
 
-Source = Annotated[
-    str,
-    tyro.conf.Positional,
-    arg(
-        metavar="SOURCE",
-        help="fpha:PATH, sbu:PATH, nw-ucla:PATH, shrec17:PATH, mtm1:PATH: a published set, as it "
-        "unpacks. npz:PATH, csv:PATH: recordings of your own. hands45: built in, synthetic.",
-    ),
-]
-Protocol = Annotated[
-    str | None,
-    arg(
-        metavar="NAME",
-        help="How recordings are divided: fpha 1:1 (the default) or subjects, shrec17 14 (the "
-        "default) or 28. The others know one way.",
-    ),
-]
-SkipBad = Annotated[
-    bool, arg(help="Leave out what cannot be read, and count it, rather than stop at the first.")
-]
 Index = Annotated[
     str,
     tyro.conf.Positional,
@@ -206,6 +188,8 @@ def print_summary(data: Skeletons) -> None:
     for fold in found["folds"]:
         folds.add_row(shown(fold["name"]), f"{fold['train']:,}", f"{fold['test']:,}")
     show(folds, out)
+    if any(fold["name"] == HALVES for fold in found["folds"]):
+        out.print(EXPLAINED, soft_wrap=True)
     out.print()
     classes = table(["class", "recordings", "frames"])
     for item in found["classes"]:

@@ -46,7 +46,7 @@ Try next:
   trellis evaluate tuned --data hands45                which actions suffer
   trellis reproduce table2 --data hands45 --device cuda --precision bf16
                                                        the whole table, five seeds, on a GPU
-Recordings of your own: --data csv:FOLDER or npz:FILE; `trellis data info --help` says how."""
+Recordings of your own: csv:FOLDER or npz:FILE in place of hands45; docs/skeletons.md says how."""
 
 
 def demo(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
 
 from trellis import skeleton
 from trellis.cli.arguments import Json
-from trellis.cli.fitting import FoldName, Protocol, SkipBad, described, left_out
-from trellis.cli.recogniser import ModelFolder, fold_for
+from trellis.cli.recogniser import ModelFolder, fold_for, protocol_for
+from trellis.cli.sources import OwnFold, OwnProtocol, SkipBad, described, left_out
 from trellis.cli.tables import console, percent, print_json, show, table
 from trellis.errors import TrellisError
 from trellis.skeleton import Evaluation, Recogniser
@@ -22,8 +22,9 @@ Recordings = Annotated[
     tuple[Path, ...],
     tyro.conf.Positional,
     arg(
-        metavar="RECORDING",
+        metavar="[RECORDING ...]",
         help="Files with one recording each (.csv, .txt, .npz, .json) whose actions to name.",
+        help_behavior_hint="(any number, instead of --data)",
     ),
 ]
 Labelled = Annotated[
@@ -34,7 +35,12 @@ Labelled = Annotated[
     ),
 ]
 Split = Annotated[
-    Literal["test", "train", "all"], arg(help="Which recordings of --data to look at.")
+    str | None,
+    arg(
+        metavar="test|train|all",
+        help="Which recordings of --data to look at.",
+        help_behavior_hint="(default: test)",
+    ),
 ]
 Top = Annotated[
     int | None,
@@ -51,9 +57,9 @@ def evaluate(
     /,
     *,
     data: Labelled = None,
-    split: Split = "test",
-    protocol: Protocol = None,
-    fold: FoldName = None,
+    split: Split = None,
+    protocol: OwnProtocol = None,
+    fold: OwnFold = None,
     skip_bad: SkipBad = False,
     top: Top = None,
     as_json: Json = False,
@@ -66,25 +72,35 @@ def evaluate(
       trellis evaluate hands wave.csv point.csv
 
     With --data: accuracy over all recordings (top-1), its mean over classes, each class, and
-    which class is taken for which, worst first. Without --fold, the fold is the one the model was
-    trained on. With files: the likeliest actions and their probabilities.
+    which class is taken for which, worst first. Without --protocol and --fold, the data is divided
+    as it was when the model was trained, so that it is not tested on what it has seen. With files:
+    the likeliest actions and their probabilities.
     """
     if (data is None) == (not recordings):
         raise TrellisError("give either --data SOURCE, or recordings to name: FOLDER wave.csv")
     if top is not None and top < 1:
         raise TrellisError(f"--top {top}: give a whole number from 1 up")
+    if split not in (None, "test", "train", "all"):
+        raise TrellisError(f"--split {split!r}: give test, train or all")
+    if data is None:
+        for name, value in {"split": split, "protocol": protocol, "fold": fold}.items():
+            if value is not None:
+                raise TrellisError(f"--{name} {value!r} is for --data: leave it out with files")
     recogniser = Recogniser.load(model)
     if data is None:
         return _name(recogniser, recordings, top=top or 3, skip_bad=skip_bad, as_json=as_json)
+    split, protocol = split or "test", protocol_for(recogniser, data, protocol)
     found = skeleton.load(data, protocol=protocol, skip_bad=skip_bad, progress=True)
-    part = fold_for(recogniser, found, fold)
+    # All of the data is the same, however it is divided.
+    part = found.folds[0] if split == "all" and fold is None else fold_for(recogniser, found, fold)
     chosen = {"test": part.test, "train": part.train, "all": np.arange(len(found))}[split]
     if len(chosen) == 0:
         raise TrellisError(f"fold {part.name!r} of {data!r} has no {split} recordings")
     result = skeleton.evaluated(recogniser, found, chosen)
     if as_json:
         about = {"model": str(model), "source": found.source, "synthetic": found.synthetic,
-                 "fold": part.name, "split": split, "left_out": len(found.left_out)}  # fmt: skip
+                 "protocol": protocol, "fold": None if split == "all" else part.name,
+                 "split": split, "left_out": len(found.left_out)}  # fmt: skip
         print_json(about | result.to_dict())
         return 0
     where = f"all of {described(found)}"

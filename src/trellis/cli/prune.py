@@ -13,7 +13,7 @@ from torch import Tensor
 import trellis
 from trellis.cli.arguments import Inputs, Json, Target, Weights
 from trellis.cli.aside import aside
-from trellis.cli.fitting import Overwrite, check_folder
+from trellis.cli.fitting import Overwrite, check_folder, held_folder
 from trellis.cli.opened import Opened, is_folder, opened
 from trellis.cli.tables import print_change, print_json
 from trellis.errors import TrellisError
@@ -79,7 +79,11 @@ RowNormalize = Annotated[bool, arg(help="chains: make each |W| row-stochastic fi
 Stochastic = Annotated[bool, arg(help="Sample in proportion to saliency, without replacement.")]
 Seed = Annotated[int, arg(help="The same seed gives the same masks on every machine.")]
 CoverOutputs = Annotated[
-    bool, arg(help="Let a consistent network miss outputs that the unpruned one reaches.")
+    bool,
+    arg(
+        help="Let a consistent network miss outputs that the unpruned one reaches.",
+        help_behavior_hint="(otherwise it reaches them all)",
+    ),
 ]
 Ignore = Annotated[
     tuple[str, ...],
@@ -137,7 +141,7 @@ def prune(
         before = trellis.audit(net)
         found = trellis.prune(net, sparsity=sparsity, keep=keep, **options)
         after = trellis.audit(net)
-    _write(given, found, out, masks)
+    _write(given, found, out, masks, overwrite=overwrite)
     if as_json:
         print_json(
             {
@@ -187,7 +191,9 @@ def _check_files(out: Path | None, masks: Path | None, *, folder: bool, overwrit
         raise TrellisError(f"--out and --masks are both {str(given[0])!r}: name two files")
 
 
-def _write(given: Opened, found: trellis.Masks, out: Path | None, masks: Path | None) -> None:
+def _write(
+    given: Opened, found: trellis.Masks, out: Path | None, masks: Path | None, *, overwrite: bool
+) -> None:
     """Both files, or neither."""
     folder = given.notes is not None
     with replacing(*filter(None, (None if folder else out, masks))) as drafts:
@@ -197,4 +203,5 @@ def _write(given: Opened, found: trellis.Masks, out: Path | None, masks: Path | 
             found.save(drafts[-1], given.model)
         if out is not None and folder:
             counts = {"budget": found.budget, "kept": found.kept, "total": found.total}
-            given.save(out, {"step": "prune"} | counts | found.provenance["options"])
+            with held_folder(out, overwrite=overwrite):
+                given.save(out, {"step": "prune"} | counts | found.provenance["options"])

@@ -14,15 +14,9 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from trellis import skeleton
-from trellis.cli.fitting import (
-    DataSource,
-    Device,
-    Precision,
-    Protocol,
-    RecipeName,
-    SkipBad,
-    chosen_device,
-)
+from trellis.cli.device import Device, Precision, chosen_device
+from trellis.cli.fitting import RecipeName
+from trellis.cli.sources import DataSource, Protocol, SkipBad
 from trellis.cli.tables import console
 from trellis.errors import TrellisError
 from trellis.paper import (
@@ -122,10 +116,8 @@ def reproduce(
       trellis reproduce table2 --data hands45 --seeds 2 --rates 90 99 --rows mp tc viterbi --heads 4 --filters 16
     """  # noqa: E501  (an example must be one line to be copied)
     if table_only and out is not None:
-        return show_table(stored(out))
+        return show_table(_stored(out, table))
     place = chosen_device(device, precision)
-    if place.type not in ("cpu", "cuda"):
-        raise TrellisError(f"--device {device!r}: tables are made on cpu or cuda")
     changes = {"epochs": epochs, "tune_epochs": tune_epochs}
     settings = Settings(
         table=table, data=data, seeds=seeds,
@@ -136,12 +128,23 @@ def reproduce(
     )  # fmt: skip
     folder = Path(settings.folder()) if out is None else out
     if table_only:
-        return show_table(stored(folder))
+        return show_table(_stored(folder, table))
     found = skeleton.load(data, protocol=protocol, skip_bad=skip_bad, progress=True)
     count = cores() if workers is None else workers
     with live_bar() as watch:
         made = reproduced(settings, found, folder, device=place, workers=count, watch=watch)
     return show_table(made)
+
+
+def _stored(path: Path, table: str) -> Folder:
+    """The run in a folder, if it is one of this table."""
+    found = stored(path)
+    if (there := found.settings.table) != table:
+        raise TrellisError(
+            f"{str(path)!r} holds {there}, not {table}: ask for `trellis reproduce {there} "
+            f"--table-only --out {path}`, or name another folder"
+        )
+    return found
 
 
 def show_table(folder: Folder) -> int:

@@ -86,9 +86,14 @@ def print_json(value: dict[str, Any]) -> None:
 
 
 def percent(fraction: float) -> str:
-    """Percent to one place, never rounded up to 100.
+    """Percent to one place. All is 100 % and none is 0 %, and nothing else is.
 
-    >>> percent(0.99999), percent(1.0), percent(0.42)
-    ('99.9 %', '100.0 %', '42.0 %')
+    >>> percent(0.42), percent(0.06957), percent(1.0), percent(0.0)
+    ('42.0 %', '7.0 %', '100.0 %', '0.0 %')
+    >>> percent(0.99999), percent(0.00001)
+    ('> 99.9 %', '< 0.1 %')
     """
-    return f"{int(1000 * fraction + 1e-9) / 10:.1f} %"
+    shown = f"{100 * fraction:.1f} %"
+    if fraction < 1 and shown == "100.0 %":
+        return "> 99.9 %"
+    return "< 0.1 %" if fraction > 0 and shown == "0.0 %" else shown

@@ -8,26 +8,21 @@ import tyro
 
 from trellis import skeleton
 from trellis.cli.arguments import Json
+from trellis.cli.device import Device, Precision, chosen_device
 from trellis.cli.fitting import (
     CHECKPOINT,
-    DataSource,
-    Device,
     Epochs,
-    FoldName,
     Out,
     Overwrite,
-    Precision,
-    Protocol,
     RecipeName,
     Seed,
-    SkipBad,
     changed_recipe,
-    chosen_device,
-    chosen_fold,
-    prepare_folder,
+    check_folder,
+    held_folder,
     print_result,
 )
 from trellis.cli.progress import training_bar
+from trellis.cli.sources import FoldName, Protocol, SkipBad, Source, chosen_fold
 from trellis.train import remove_checkpoint
 
 arg = tyro.conf.arg
@@ -52,7 +47,7 @@ Chunks = Annotated[
 
 
 def train(
-    source: Annotated[DataSource, tyro.conf.Positional],
+    source: Source,
     /,
     *,
     out: Out,
@@ -87,7 +82,7 @@ def train(
     """
     settings = changed_recipe(recipe, epochs, tune=False)
     place = chosen_device(device, precision)
-    prepare_folder(out, overwrite=overwrite)
+    check_folder(out, overwrite=overwrite)
     data = skeleton.load(source, protocol=protocol, skip_bad=skip_bad, progress=True)
     chosen = chosen_fold(data, fold)
     options: dict[str, Any] = {
@@ -98,13 +93,14 @@ def train(
         options |= {"adjacency": data.layout.adjacency(), "edges": bones}
     fresh = skeleton.Recogniser.fresh(data, chosen, chunks=chunks, seed=seed, **options)
     checkpoint = out / CHECKPOINT
-    resumed = checkpoint.exists()
-    with training_bar("training") as watch:
-        trained = skeleton.fit(
-            fresh, data, chosen, settings, seed=seed, device=place, precision=precision,
-            about={"protocol": protocol}, checkpoint=checkpoint, watch=watch,
-        )  # fmt: skip
-    trained.save(out)
-    remove_checkpoint(checkpoint)
+    with held_folder(out, overwrite=overwrite):
+        resumed = checkpoint.exists()
+        with training_bar("training") as watch:
+            trained = skeleton.fit(
+                fresh, data, chosen, settings, seed=seed, device=place, precision=precision,
+                about={"protocol": protocol}, checkpoint=checkpoint, watch=watch,
+            )  # fmt: skip
+        trained.save(out)
+        remove_checkpoint(checkpoint)
     print_result(trained, data, out, resumed=resumed, as_json=as_json)
     return 0

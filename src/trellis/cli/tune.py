@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from trellis import skeleton
 from trellis.cli.arguments import Json
+from trellis.cli.device import Device, Precision, chosen_device
 from trellis.cli.fitting import (
     CHECKPOINT,
-    DataSource,
-    Device,
     Epochs,
-    FoldName,
     Out,
     Overwrite,
-    Precision,
-    Protocol,
     RecipeName,
-    SkipBad,
     changed_recipe,
-    chosen_device,
-    prepare_folder,
+    check_folder,
+    held_folder,
     print_result,
 )
 from trellis.cli.progress import training_bar
-from trellis.cli.recogniser import ModelFolder, fold_for
+from trellis.cli.recogniser import ModelFolder, fold_for, protocol_for
+from trellis.cli.sources import DataSource, OwnFold, OwnProtocol, SkipBad
 from trellis.train import remove_checkpoint
 
 NoiseSeed = Annotated[int, tyro.conf.arg(help="For the noise on the inputs.")]
@@ -44,8 +39,8 @@ def tune(
     seed: NoiseSeed = 0,
     device: Device = "auto",
     precision: Precision = "fp32",
-    protocol: Protocol = None,
-    fold: FoldName = None,
+    protocol: OwnProtocol = None,
+    fold: OwnFold = None,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -58,23 +53,27 @@ def tune(
       trellis prune hands --sparsity 0.99 --out small
       trellis tune small --data hands45 --out tuned
 
-    Recordings are treated as they were when the model was first trained. Without --fold, the
-    fold is the one it was trained on. A model that is not pruned is trained further as a whole.
+    Recordings are treated as they were when the model was first trained. Without --protocol and
+    --fold, they are divided as they were then. A model that is not pruned is trained further as a
+    whole.
     """
     settings = changed_recipe(recipe, epochs, tune=True)
     place = chosen_device(device, precision)
     recogniser = skeleton.Recogniser.load(model)
-    prepare_folder(Path(out), overwrite=overwrite)
+    check_folder(out, overwrite=overwrite)
+    protocol = protocol_for(recogniser, data, protocol)
     found = skeleton.load(data, protocol=protocol, skip_bad=skip_bad, progress=True)
     chosen = fold_for(recogniser, found, fold)
     checkpoint = out / CHECKPOINT
-    resumed = checkpoint.exists()
-    with training_bar("tuning") as watch:
-        tuned = skeleton.fit(
-            recogniser, found, chosen, settings, seed=seed, tune=True, device=place,
-            precision=precision, about={"protocol": protocol}, checkpoint=checkpoint, watch=watch,
-        )  # fmt: skip
-    tuned.save(out)
-    remove_checkpoint(checkpoint)
+    with held_folder(out, overwrite=overwrite):
+        resumed = checkpoint.exists()
+        with training_bar("tuning") as watch:
+            tuned = skeleton.fit(
+                recogniser, found, chosen, settings, seed=seed, tune=True, device=place,
+                precision=precision, about={"protocol": protocol}, checkpoint=checkpoint,
+                watch=watch,
+            )  # fmt: skip
+        tuned.save(out)
+        remove_checkpoint(checkpoint)
     print_result(tuned, found, out, resumed=resumed, as_json=as_json)
     return 0

@@ -27,7 +27,7 @@ def data_in_words(settings: Settings, data: Data) -> str:
     kind = "SYNTHETIC, " if data.synthetic else ""
     folds = f"{len(data.folds)} folds" if len(data.folds) > 1 else "one split"
     named = f", protocol {settings.protocol}" if settings.protocol else ""
-    left_out = f", {data.left_out} left out as unreadable" if data.left_out else ""
+    left_out = f", {data.left_out:,} left out" if data.left_out else ""
     return (
         f"{settings.data}: {kind}{data.recordings:,} recordings{left_out}, {data.frames:,} frames, "
         f"{data.joints} joints, {data.classes} classes{named}; {folds}: "
@@ -66,8 +66,9 @@ def _recipe(settings: Settings) -> str:
     ]
     return ", ".join(
         [
-            f"{recipe.name}: Adam, batches of at most {recipe.batch}",
-            f"{recipe.epochs:,} epochs from a rate of {recipe.rate:g}",
+            f"{recipe.name}: Adam, "
+            + ("full batch" if recipe.batch is None else f"batches of at most {recipe.batch}"),
+            f"{recipe.epochs:,} epoch{'s' * (recipe.epochs != 1)} from a rate of {recipe.rate:g}",
             f"after pruning {recipe.tune_epochs:,} from {recipe.tune_rate:g}",
             f"schedule {recipe.schedule}",
             *extras,

@@ -21,8 +21,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ..errors import TrellisError
-from ..files import replacing
-from .lock import locked
+from ..files import remove_drafts, replacing
+from ..lock import locked
 from .settings import Data, Settings
 from .versions import versions
 
@@ -89,8 +89,8 @@ def opened(path: Path, settings: Settings, data: Data) -> Iterator[Folder]:
                     "its own with --out"
                 )
             folder.write({"settings.json": _head(folder)})
-        for draft in (path / "dense").glob(".stack-*"):  # of a run killed while it wrote
-            draft.unlink()
+        remove_drafts(path, "settings.json", "table.*")  # of a run killed while it wrote
+        remove_drafts(path / "dense", "stack-*")
         folder.records = _read_cells(path / "cells.jsonl", cut=True)
         yield folder
 

@@ -12,8 +12,9 @@ from ..skeleton import GCN
 from .settings import Data, Settings
 
 # What a stack of networks may take. Fixed for a kind of device, never what happens to be free:
-# the plan of a run must be the same when it goes on, wherever that is.
-LIMITS = {"cpu": 2 << 30, "cuda": 12 << 30}
+# the plan of a run must be the same when it goes on, wherever that is. Little on a CPU, where
+# large stacks win nothing and their memory is asked of the system anew at every step.
+LIMITS = {"cpu": 1 << 28, "cuda": 12 << 30}
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ..errors import TrellisError
@@ -56,13 +57,13 @@ class Bench:
     """One network of an architecture, traced once; every job's weights are laid into it."""
 
     def __init__(self, architecture: Architecture) -> None:
-        self.model = architecture.build(0)
+        self.model, self.shapes = architecture.build(0), architecture.shapes
         example = torch.zeros(1, architecture.nodes, architecture.channels)
         self.net = trace(self.model, example)
 
     def select(self, job: Job) -> Selection:
         """Prune a job's network. The same job gives the same selection, wherever it is done."""
-        dense = _read(job.dense, job.place)
+        dense = read_network(job.dense, job.place, self.shapes)
         self._lay(dense)
         if job.row.method is None:
             return Selection({}, self._audited())
@@ -110,6 +111,23 @@ def _counts(masks: Masks) -> dict[str, int]:
     return {name: int(mask.sum()) for name, mask in masks.items()}
 
 
-def _read(path: Path, place: int) -> dict[str, Tensor]:
-    with safe_open(path, framework="pt") as file:
-        return {name: file.get_slice(name)[place] for name in file.keys()}  # noqa: SIM118
+def read_network(
+    path: Path, place: int, shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, Tensor]:
+    """Network ``place`` of a stored stack, whose parameters have these shapes."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            found = {name: file.get_slice(name)[place] for name in shapes}
+    except (OSError, SafetensorError, IndexError) as error:
+        raise _damaged(path, str(error)) from None
+    for name, shape in shapes.items():
+        if tuple(found[name].shape) != shape:
+            raise _damaged(path, f"{name!r} has the shape {tuple(found[name].shape)}, not {shape}")
+    return found
+
+
+def _damaged(path: Path, why: str) -> TrellisError:
+    return TrellisError(
+        f"the dense networks in {str(path)!r} cannot be used ({why:.200}): delete that file and "
+        "give the same command again; they are made anew"
+    )

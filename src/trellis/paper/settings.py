@@ -69,6 +69,11 @@ class Settings:
         if self.table == "table1":
             return
         for rate in self.rates:
+            if 0 < rate < 1:
+                raise TrellisError(
+                    f"a rate of {rate!r} would remove less than a hundredth: rates are "
+                    f"percentages; did you mean {plain(100 * rate)}?"
+                )
             if not 0 < rate < 100:
                 raise TrellisError(
                     f"a rate of {rate!r} is out of range: it is the percentage removed, above 0 "

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file
 from torch import Tensor
 
 from ..errors import TrellisError
@@ -21,7 +19,7 @@ from .folder import Folder, Record
 from .network import architecture_of
 from .plan import Cell, Plan, Stack
 from .progress import Progress, Watch
-from .pruning import Job, Selection
+from .pruning import Job, Selection, read_network
 from .recordings import Split
 from .versions import hardware
 from .workers import Begin
@@ -93,14 +91,9 @@ class Stacks:
 
     def _dense_weights(self, cells: Sequence[Cell]) -> Weights:
         """The dense networks that cells are pruned from, one behind the other."""
-        files: dict[Path, Weights] = {}
-        found: dict[str, list[Tensor]] = {name: [] for name in self.architecture.shapes}
-        for job in self._jobs(cells):
-            if job.dense not in files:
-                files[job.dense] = load_file(job.dense)
-            for name, parts in found.items():
-                parts.append(files[job.dense][name][job.place])
-        return {name: torch.stack(parts).to(self.device) for name, parts in found.items()}
+        shapes = self.architecture.shapes
+        found = [read_network(job.dense, job.place, shapes) for job in self._jobs(cells)]
+        return {n: torch.stack([network[n] for network in found]).to(self.device) for n in shapes}
 
     def _trained(
         self,

@@ -6,6 +6,7 @@ how many epochs are done and what was being trained, on what, and how.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import time
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TrellisError
-from ..files import replacing
+from ..files import remove_drafts, replacing
 from .training import Training
 
 HEADER, VERSION = "trellis.checkpoint", 1
@@ -51,8 +52,10 @@ def run(
     >>> seen
     [1, 2, 3, 4, 5]
     """
+    # Once: it looks at every recording.
+    settings = {} if checkpoint is None else _settings(training, about)
     if checkpoint is not None and checkpoint.exists():
-        read_checkpoint(checkpoint, training, about)
+        _read(checkpoint, training, settings)
     last = time.monotonic()
     while not training.done:
         training.epoch()
@@ -60,7 +63,7 @@ def run(
             watch(training)
         late = time.monotonic() - last >= (EVERY if every is None else every)
         if checkpoint is not None and (late or training.done):
-            write_checkpoint(checkpoint, training, about)
+            _write(checkpoint, training, settings)
             last = time.monotonic()
 
 
@@ -68,22 +71,32 @@ def write_checkpoint(
     path: Path, training: Training, about: Mapping[str, Any] | None = None
 ) -> None:
     """Write where a training stands, between two epochs, whole or not at all."""
-    header = {
-        "version": VERSION,
-        "epochs_done": training.epochs_done,
-        "settings": _settings(training, about),
-    }
+    _write(path, training, _settings(training, about))
+
+
+def read_checkpoint(path: Path, training: Training, about: Mapping[str, Any] | None = None) -> None:
+    """Put a training where a checkpoint of the same training stood; any other is refused."""
+    _read(path, training, _settings(training, about))
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Remove a checkpoint, and what a process that was killed while writing it left beside it."""
+    remove_drafts(path.parent, glob.escape(path.name))
+    path.unlink(missing_ok=True)
+
+
+def _write(path: Path, training: Training, settings: dict[str, Any]) -> None:
+    header = {"version": VERSION, "epochs_done": training.epochs_done, "settings": settings}
     tensors = {name: t.detach().cpu().clone() for name, t in training.tensors().items()}
     with replacing(path) as [draft]:
         safetensors.torch.save_file(tensors, draft, metadata={HEADER: json.dumps(header)})
 
 
-def read_checkpoint(path: Path, training: Training, about: Mapping[str, Any] | None = None) -> None:
-    """Put a training where a checkpoint of the same training stood; any other is refused."""
+def _read(path: Path, training: Training, settings: dict[str, Any]) -> None:
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             header = _header(path, file.metadata() or {})
-            _check_same(path, header["settings"], _settings(training, about))
+            _check_same(path, header["settings"], settings)
             names: list[str] = file.keys()
             tensors = {name: file.get_tensor(name) for name in names}
     except OSError as error:
@@ -95,13 +108,6 @@ def read_checkpoint(path: Path, training: Training, about: Mapping[str, Any] | N
         if name in own and own[name].dtype != tensor.dtype:
             raise _damaged(path, f"{name!r} is {tensor.dtype}, not {own[name].dtype}")
     training.restore(tensors, header["epochs_done"])
-
-
-def remove_checkpoint(path: Path) -> None:
-    """Remove a checkpoint, and what a process that was killed while writing it left beside it."""
-    for draft in path.parent.glob(f".{path.name}.*"):
-        draft.unlink(missing_ok=True)
-    path.unlink(missing_ok=True)
 
 
 def _settings(training: Training, about: Mapping[str, Any] | None) -> dict[str, Any]:

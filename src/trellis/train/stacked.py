@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -55,10 +56,11 @@ def forward_of(model: nn.Module) -> Forward:
     own = getattr(model, "stacked", None)
     if own is not None:
         return own  # type: ignore[no-any-return]
-    buffers: dict[str, Any] = dict(model.named_buffers())
+    quiet = copy.deepcopy(model).eval()
+    buffers: dict[str, Any] = dict(quiet.named_buffers())
 
     def one(weights: dict[str, Tensor], inputs: Tensor) -> Tensor:
-        return torch.func.functional_call(model, (weights, buffers), (inputs,))  # type: ignore[no-any-return]
+        return torch.func.functional_call(quiet, (weights, buffers), (inputs,))  # type: ignore[no-any-return]
 
     mapped = torch.func.vmap(one)
     return lambda weights, inputs: mapped(dict(weights), inputs)
