@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-CHUNK = 1 << 18  # elements of a working buffer
+CHUNK = 1 << 18  # elements of a working buffer, if they take four bytes each
 
 
 def pieces(w: Tensor) -> Iterator[slice]:
-    """Slices of the first dimension of (rows, columns) of about CHUNK elements each."""
-    size = CHUNK if w.device.type == "cpu" else CHUNK << 6
+    """Slices of the first dimension of (rows, columns) of about four times CHUNK bytes each."""
+    size = 4 * CHUNK // w.element_size() << (0 if w.device.type == "cpu" else 6)
     step = max(size // max(w.shape[1], 1), 1)
     for a in range(0, w.shape[0], step):
         yield slice(a, min(a + step, w.shape[0]))

@@ -84,7 +84,7 @@ RECIPES = {
     "quick": Recipe(
         "quick",
         epochs=40,
-        tune_epochs=60,
+        tune_epochs=45,
         rate=1e-3,
         tune_rate=5e-3,
         schedule="cosine",
