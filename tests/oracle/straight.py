@@ -91,7 +91,21 @@ class Straight(fx.Interpreter):
             isinstance(a, Tensor) and a.requires_grad for a in tree_leaves((args, kwargs))
         )
         if not touched or name in AS_IT_IS or target.__module__ == "_operator":
-            return super().call_function(target, args, kwargs)
+            return level(super().call_function(target, args, kwargs))
         if name not in LINES:
             raise NotImplementedError(f"{target}: say in tests/oracle what it becomes")
-        return LINES[name](*args, **kwargs)
+        return level(LINES[name](*args, **kwargs))
+
+
+def level(value: Any) -> Any:
+    """The same, if it is very large or small over a constant power of two: a dozen layers of
+    products of products leave the range of floats, and a constant changes no dependence."""
+    if not (isinstance(value, Tensor) and value.requires_grad and value.numel()):
+        return value
+    size = value.detach().abs()
+    never = size > 2.0**300  # what a mask adds to say so, and no number
+    top = size.masked_fill_(never, 0).max()
+    if top == 0 or 2**-20 < top < 2**20:
+        return value
+    even = value * 2.0 ** -float(torch.frexp(top).exponent)
+    return torch.where(never, value.detach(), even) if bool(never.any()) else even

@@ -30,9 +30,7 @@ def attach(slots: Iterable[Slot], mask: Tensor) -> None:
         if parametrize.is_parametrized(module, leaf):
             _chain(module, leaf).append(shared)
         else:
-            # The mask's shape was checked against the tensor's; unless it is told "unsafe",
-            # torch checks once more, by computing the masked weight.
-            parametrize.register_parametrization(module, leaf, shared, unsafe=True)
+            _register(module, leaf, shared)
         if isinstance(module, nn.RNNBase):
             type(module).__deepcopy__ = _copy_recurrent  # type: ignore[attr-defined]
 
@@ -86,6 +84,19 @@ def bake(slots: Iterable[Slot], mask: Tensor, *, alone: bool) -> None:
             )
             slot.module._parameters[slot.leaf] = parameter  # type: ignore[assignment]
             _tidy(slot.module)
+
+
+def _register(module: nn.Module, leaf: str, shared: Mask) -> None:
+    # Torch sets the memory of the parameter anew, which costs it its node in autograd's graph,
+    # and with it what others hung there: `DistributedDataParallel` would wait for it for ever.
+    # So another parameter over the same memory stands in meanwhile.
+    parameter = module._parameters[leaf]
+    assert parameter is not None
+    module._parameters[leaf] = nn.Parameter(parameter.detach(), parameter.requires_grad)
+    # The mask's shape was checked against the tensor's; unless it is told "unsafe", torch checks
+    # once more, by computing the masked weight.
+    parametrize.register_parametrization(module, leaf, shared, unsafe=True)
+    _chain(module, leaf)._parameters["original"] = parameter
 
 
 def _chain(module: nn.Module, leaf: str) -> parametrize.ParametrizationList:

@@ -193,10 +193,10 @@ def audit(model: nn.Module | Trellis, example_inputs: Any = None) -> Audit:
     net = trace(model, example_inputs)
     kept = current(net).kept()
     if not kept:  # wires may still lead to outputs
-        wired = sum(count(mask) for mask in reached(net, propagate(net, None)))
+        wired = sum(count(mask) for mask in reached(net.lean, propagate(net.lean, None)))
         return Audit((), net.output_units, wired, {}, net.biased)
-    found = liveness(net, kept)
-    accessible, coaccessible = ends(net, kept, found.run)
+    found = liveness(net.lean, kept)
+    accessible, coaccessible = ends(net.lean, kept, found.run)
     layers = tuple(
         Layer(
             name,

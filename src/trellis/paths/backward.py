@@ -35,7 +35,9 @@ def backward(run: Propagation, seeds: dict[int, Tensor] | None = None) -> Propag
         exponent = exponents.get(out, 0)
         for signal, change, enable in pull(run, step, g.get(out), e.get(out)):
             if change is not None:
-                change, power = scaled(run, change, exponent)
+                power = exponent
+                if isinstance(step, steps.Contract | steps.Fixed):  # others make nothing larger
+                    change, power = scaled(run, change, exponent)
                 add(run, g, exponents, signal.id, change, power)
             if enable is not None:
                 e[signal.id] = run.algebra.join(e[signal.id], enable) if signal.id in e else enable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -71,16 +70,26 @@ class BestPaths(Mapping[str, Tensor]):
         ways = self._ways(name)
         if ways is None:
             return self[name].reshape(-1)[::stride]
-        places = torch.arange(0, math.prod(self.net.connections[name]), stride, device=self.device)
-        best = torch.zeros(len(places), device=self.device)
+        row, column = self._sampled(ways[0][1], stride)
+        best = torch.zeros(len(row), device=self.device)
         for use, how in ways:
             w, x, g = use.in_memory(how)
-            row = places // how.columns
-            column = places % how.columns + row // how.rows * how.columns
             x, g = (t.permute(1, 0, 2).reshape(t.shape[1], -1) for t in (x, g))
             factor = (x[:, column] * g[:, row]).amax(0)
             torch.maximum(best, (w.reshape(-1)[::stride] * factor).abs_(), out=best)
         return best
+
+    def _sampled(self, how: Layout, stride: int) -> tuple[Tensor, Tensor]:
+        """Rows and columns, of all matrices one after another, of every ``stride``-th entry."""
+        key = "sampled", how.batch, how.rows, how.columns, stride, self.device
+        if key not in self.net.cache:
+            size = how.batch * how.rows * how.columns
+            places = torch.arange(0, size, stride, device=self.device)
+            row = places // how.columns
+            column = places % how.columns + row // how.rows * how.columns
+            self.net.cache[key] = row, column
+        found: tuple[Tensor, Tensor] = self.net.cache[key]
+        return found
 
     def at_least(self, name: str, floor: float) -> tuple[Tensor, Tensor]:
         """Flat places, ascending, and values of the scores of ``floor`` or more."""

@@ -7,21 +7,39 @@ contiguous along one of their dimensions or the other.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import numpy as np
 import torch
 from torch import Tensor
 
-CHUNK = 1 << 18  # elements of a working buffer, if they take four bytes each
+CHUNK = 1 << 17  # elements of a working buffer for each thread, if they take four bytes each
+THREADS = 8  # beyond so many, memory is what is waited for
+MEMORY = threading.local()
 
 
 def pieces(w: Tensor) -> Iterator[slice]:
-    """Slices of the first dimension of (rows, columns) of about four times CHUNK bytes each."""
-    size = 4 * CHUNK // w.element_size() << (0 if w.device.type == "cpu" else 6)
+    """Slices of the first dimension of (rows, columns) of about four times CHUNK bytes each, for
+    each thread."""
+    parts = min(torch.get_num_threads(), THREADS) if w.device.type == "cpu" else 128
+    size = 4 * CHUNK // w.element_size() * parts
     step = max(size // max(w.shape[1], 1), 1)
     for a in range(0, w.shape[0], step):
         yield slice(a, min(a + step, w.shape[0]))
+
+
+def scratch(like: Tensor, slot: int = 0, dtype: torch.dtype | None = None) -> Tensor:
+    """Working memory in the shape of ``like``, whatever it holds, until somebody in this thread
+    asks for the same slot again. New memory costs more than the work that is done in it."""
+    dtype = dtype or like.dtype
+    if like.device.type != "cpu" or like.numel() > 4 * CHUNK * THREADS:
+        return torch.empty(like.shape, dtype=dtype, device=like.device)
+    kept: dict[str, Tensor] = MEMORY.__dict__  # of this thread
+    key, size = f"{slot} {dtype}", like.numel()
+    if key not in kept or kept[key].numel() < size:
+        kept[key] = torch.empty(size, dtype=dtype)
+    return kept[key][:size].view(like.shape)
 
 
 def by_columns(w: Tensor) -> bool:
@@ -63,14 +81,11 @@ def _max_product(x: Tensor, w: Tensor, out: Tensor) -> None:
     if transposed:
         w = w.mT  # (K, N)
     several = x.shape[0] > 1 and x.dtype != torch.uint8
-    buffers: list[Tensor] = []
     for part in pieces(w):
         piece = w[part]
-        if not buffers or buffers[0].shape != piece.shape:
-            buffers = [torch.empty_like(piece) for _ in range(1 + several)]
-        product = buffers[0]
+        product = scratch(piece)
         if several:
-            piece = torch.abs(piece, out=buffers[1])
+            piece = torch.abs(piece, out=scratch(piece, 1))
         for r in range(x.shape[0]):
             torch.mul(piece, x[r, part, None] if transposed else x[r], out=product)
             if product.dtype != torch.uint8 and not several:
@@ -89,13 +104,28 @@ def strongest(w: Tensor) -> Tensor:
         transposed = by_columns(matrix)
         matrix = matrix.mT if transposed else matrix
         for part in pieces(matrix):
-            piece = matrix[part] if row.dtype == torch.uint8 else matrix[part].abs()
+            piece = matrix[part]
+            if row.dtype != torch.uint8:
+                piece = torch.abs(piece, out=scratch(piece))
             best = piece.amax(0 if transposed else 1)
             if transposed:
                 torch.maximum(row[:, 0], best, out=row[:, 0])
             else:
                 row[part, 0] = best
     return out
+
+
+def through_each(x: Tensor, g: Tensor, w: Tensor, target: Tensor, join: bool) -> None:
+    """`through` for each matrix of a batch; many small ones at once."""
+    if x.shape[1] > 1 or join or w.numel() * w.element_size() > 4 * CHUNK:
+        for i in range(w.shape[0]):
+            through(x[i], g[i], w[i], target[i], join)
+        return
+    x, g, w, target = (as_bytes(t) for t in (x, g, w, target))
+    first, then = (g.mT, x) if by_columns(w[0]) else (x, g.mT)  # as `through` rounds
+    torch.mul(w, first, out=target).mul_(then)
+    if target.dtype != torch.uint8:
+        target.abs_()
 
 
 def through(x: Tensor, g: Tensor, w: Tensor, target: Tensor, join: bool) -> None:
@@ -109,7 +139,7 @@ def through(x: Tensor, g: Tensor, w: Tensor, target: Tensor, join: bool) -> None
         x, g, w, target = g, x, w.mT, target.mT
     for part in pieces(w):
         if join:
-            found = _through(x, g[:, part], w[part], torch.empty_like(target[part]))
+            found = _through(x, g[:, part], w[part], scratch(w[part], 1))
             torch.maximum(target[part], found, out=target[part])
         else:
             _through(x, g[:, part], w[part], target[part])
@@ -120,7 +150,7 @@ def _through(x: Tensor, g: Tensor, w: Tensor, out: Tensor) -> Tensor:
     if x.shape[0] == 1:
         torch.mul(w, x[0], out=out).mul_(g[0, :, None])
     else:
-        best = torch.mul(g[0, :, None], x[0])
+        best = torch.mul(g[0, :, None], x[0], out=scratch(w))
         for r in range(1, x.shape[0]):
             torch.maximum(best, torch.mul(g[r, :, None], x[r], out=out), out=best)
         torch.mul(w, best, out=out)
@@ -142,11 +172,11 @@ def reaching(
         select = part if rows is None else rows[part]
         piece = w[select]
         best: Tensor | None = None
-        for x, g in factors:
-            found = _through(x, g[:, select], piece, torch.empty_like(piece))
+        for place, (x, g) in enumerate(factors):
+            found = _through(x, g[:, select], piece, scratch(piece, 2 if place else 1))
             best = found if best is None else torch.maximum(best, found, out=best)
         assert best is not None
-        found = where(best >= floor)
+        found = where(at_least(best, floor))
         values.append(best.view(-1)[found])
         if rows is None:
             places.append(found + part.start * columns)
@@ -154,6 +184,16 @@ def reaching(
             row = torch.div(found, columns, rounding_mode="floor")
             places.append(found + (rows[part][row] - row) * columns)
     return torch.cat(places), torch.cat(values)
+
+
+def at_least(values: Tensor, floor: float) -> Tensor:
+    """Where ``values`` are ``floor`` or more, until the next call; numpy compares several times
+    faster than torch does on the CPU."""
+    if values.device.type != "cpu":
+        return values >= floor
+    found = scratch(values, 0, torch.bool)
+    np.greater_equal(values.numpy(), np.float32(floor), out=found.numpy())
+    return found
 
 
 def where(mask: Tensor) -> Tensor:

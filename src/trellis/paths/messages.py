@@ -13,6 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..trace.reshaping import groups
+
+Shape = tuple[int, ...]
+_groups = groups  # under its earlier name
+
 
 def regroup(message: Tensor, old: Sequence[int], new: Sequence[int]) -> Tensor:
     """Reshape a message of a signal from shape ``old`` to ``new``, uniform dimensions kept so.
@@ -22,47 +27,20 @@ def regroup(message: Tensor, old: Sequence[int], new: Sequence[int]) -> Tensor:
     >>> regroup(torch.zeros(1, 3, 1), (1, 3, 4), (12,)).shape
     torch.Size([12])
     """
-    have, want = list(message.shape), list(message.shape)
-    result: list[int] = []
-    for olds, news in _groups(tuple(old), tuple(new)):
+    want, result = _plan(tuple(message.shape), tuple(old), tuple(new))
+    return message.expand(want).reshape(result)
+
+
+@lru_cache(maxsize=1 << 14)
+def _plan(have: Shape, old: Shape, new: Shape) -> tuple[Shape, Shape]:
+    """What a message of shape ``have`` is expanded to, and then reshaped to."""
+    want, result = list(have), []
+    for olds, news in groups(old, new):
         uniform = all(have[d] == 1 for d in olds)
         for d in olds:
             want[d] = 1 if uniform else old[d]
         result += [1 if uniform else new[d] for d in news]
-    return message.expand(want).reshape(result)
-
-
-@lru_cache(maxsize=1 << 12)
-def _groups(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
-    """Runs of dimensions of both shapes that hold the same number of units."""
-    found: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(old) or j < len(new):
-        olds: list[int] = []
-        news: list[int] = []
-        a = b = 1
-        while True:
-            if olds and news and a == b:
-                break
-            if (a <= b and i < len(old)) or j >= len(new):
-                if i >= len(old):
-                    break
-                a *= old[i]
-                olds.append(i)
-                i += 1
-            else:
-                b *= new[j]
-                news.append(j)
-                j += 1
-        # Trailing ones belong to the last run.
-        while i < len(old) and old[i] == 1:
-            olds.append(i)
-            i += 1
-        while j < len(new) and new[j] == 1:
-            news.append(j)
-            j += 1
-        found.append((olds, news))
-    return found
+    return tuple(want), tuple(result)
 
 
 def distinct(rows: Tensor) -> tuple[Tensor, Tensor] | None:

@@ -204,10 +204,7 @@ class Propagation:
         total = self.algebra.reduce(x, step.dims, step.x.shape)
         if self.algebra.dtype == torch.bool:
             return total
-        share = 1.0
-        for d in step.dims:
-            share /= step.x.shape[d]
-        return self.algebra.join(x, total * share)
+        return self.algebra.join(x, total * step.share)
 
     def multiply(self, step: steps.Gate | steps.Product, x: Message, y: Message) -> Message:
         if x is None or y is None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..trace.trellis import Trellis, names_in
 from ..trace.values import Weight
 from .algebra import FEW, Boolean, MaxTimes, outer
-from .kernels import through
+from .kernels import through_each
 
 BOOLEAN = Boolean()
 BEST = MaxTimes(limit=1 << 62)
@@ -22,10 +22,7 @@ def draw(net: Trellis, weight: Weight, tensors: Mapping[str, Tensor]) -> Tensor:
     them: a view where possible. Zero where there is no connection."""
     if weight.is_view:
         assert weight.name is not None
-        view = weight.carrier
-        return tensors[weight.name].as_strided(
-            view.shape, view.stride(), int(view.storage_offset())
-        )
+        return _seen_as(weight, tensors[weight.name])
     out: Tensor | None = None
     for name in names_in(weight):
         source = tensors[name].reshape(-1)
@@ -69,12 +66,10 @@ def spread(
     join = name in into
     if not join:
         into[name] = torch.empty(net.connections[name], dtype=w.dtype, device=w.device)
-    view = weight.carrier
-    target = into[name].as_strided(view.shape, view.stride(), int(view.storage_offset()))
+    target = _seen_as(weight, into[name])
     b, n, k = w.shape
     x, g = x.expand(b, -1, k), g.expand(b, -1, n)
-    for i in range(b):
-        through(x[i], g[i], w[i], target[i], join)
+    through_each(x, g, w, target, join)
 
 
 def give(
@@ -98,8 +93,7 @@ def give(
         if first:
             make = torch.empty if full else torch.zeros
             into[weight.name] = make(shape, dtype=values.dtype, device=values.device)
-        view = weight.carrier
-        target = into[weight.name].as_strided(view.shape, view.stride(), int(view.storage_offset()))
+        target = _seen_as(weight, into[weight.name])
         target.copy_(values if first else join(target, values.expand(target.shape)))
         return
     flat = values.expand(weight.shape).reshape(-1)
@@ -124,3 +118,11 @@ def give(
 def _strides(weight: Weight) -> list[int]:
     view = weight.carrier
     return [s for s, n in zip(view.stride(), view.shape, strict=True) if n > 1]
+
+
+def _seen_as(weight: Weight, tensor: Tensor) -> Tensor:
+    """A parameter-shaped, contiguous tensor as the weight views it. It may itself lie anywhere in
+    its storage: parameters are often views of one long vector."""
+    view = weight.carrier
+    place = int(tensor.storage_offset()) + int(view.storage_offset())
+    return tensor.as_strided(view.shape, view.stride(), place)

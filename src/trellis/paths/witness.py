@@ -2,7 +2,8 @@
 
 In an algebra where every maximum has one winner, the weight of the best path to a unit is the
 product along that path alone. Its gradient is non-zero on those connections and no others;
-behind gates, on the tree that makes the unit depend on the input.
+behind gates, on the tree that makes the unit depend on the input. Callers may well have gradients
+switched off: whoever adds up messages to be marked asks for them (`torch.enable_grad`).
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class Witness:
             for n, g in zip(names, grads, strict=True)
         }
 
+    @torch.enable_grad()
     def to_outputs(self, wanted: list[Tensor]) -> dict[str, Tensor]:
         """Best paths to the output units marked in ``wanted`` (bool, per output signal)."""
         total = torch.zeros((), dtype=torch.float64)

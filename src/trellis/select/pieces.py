@@ -133,6 +133,7 @@ def _pieces(net: Trellis, ranking: Ranking, kept: Masks) -> list[Masks]:
     return pieces
 
 
+@torch.enable_grad()
 def _piece(
     net: Trellis, witness: Witness, through: list[tuple[Contract, Tensor]], name: str, place: int
 ) -> Masks:

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from typing import Any, Literal
 
-from torch import Tensor, nn
+from torch import nn
 
 from ..errors import TrellisError
 from ..masks import Masks
-from ..paths.scores import best_path
 from ..trace.current import current, matching, without
 from ..trace.trellis import Trellis, trace
 from .allowed import allowed, refuse_hooks
 from .budget import budget as exact_budget
 from .budget import kept_share
-from .chains import chains
-from .consistent import closed, finished
-from .options import MULTIPLY, WALKS, Options
-from .phew import phew
-from .ranking import Ranking
-from .saliency import Magnitude, Saliency, not_negative, perturbed, saliency_of, uniform
-from .scope import check, scoped
-from .synflow import synflow
+from .method import Method
+from .options import WALKS, Options
+from .saliency import Saliency
+from .scope import check
 
 
 def prune(
@@ -86,82 +80,14 @@ def prune(
             f"scope asks for {sum(scope.values())} connections in all and the budget is {count}; "
             "leave out sparsity and keep, or make them agree"
         )
-    worth = saliency_of(now, list(net.connections), saliency)
-    if method in MULTIPLY or stochastic:
-        not_negative(worth, method)
     walks = method in WALKS
     able = allowed(net, now, closed=options.closes and not walks)
-    if walks:
-        kept = _walked(net, worth, able, count, options)
-    else:
-        kept = _ranked(net, worth, able, count, kept_share(net.total, sparsity, keep), options)
+    if walks and able is not None:
+        raise TrellisError(
+            f"method {method!r} starts from a network without masks; use method='viterbi'"
+        )
+    share = kept_share(net.total, sparsity, keep)
+    kept = Method(net, now, options).choose(able, count, share)
     masks = Masks(kept, budget=count, provenance={"options": options.record(), "inputs": net.specs})
     masks.apply(net.model)
     return masks
-
-
-def _ranked(
-    net: Trellis,
-    worth: Mapping[str, Tensor],
-    able: dict[str, Tensor] | None,
-    count: int,
-    share: Fraction,
-    options: Options,
-) -> Mapping[str, Tensor]:
-    """Methods that rank connections."""
-    if options.method == "random":
-        worth = uniform(worth, options.seed)
-    elif options.stochastic:
-        worth = perturbed(worth, options.seed)
-    wanted: dict[str, int] | None = None
-    if options.method == "viterbi":
-        ranking = Ranking(best_path(net, _usable(worth, able)), worth, able)
-    elif options.method == "synflow":
-        ranking = synflow(net, dict(worth), able, count)
-    else:
-        ranking, wanted = scoped(options.scope, dict(worth), able, count, share)
-    if options.closes:
-        return closed(net, ranking, count, cover=options.cover_outputs)
-    return ranking.top(count) if wanted is None else ranking.top_each(wanted)
-
-
-def _usable(worth: Mapping[str, Tensor], able: dict[str, Tensor] | None) -> Mapping[str, Tensor]:
-    signed = worth.signed if isinstance(worth, Magnitude) else worth
-    return signed if able is None else {n: w * able[n] for n, w in signed.items()}
-
-
-def _walked(
-    net: Trellis,
-    worth: Mapping[str, Tensor],
-    able: dict[str, Tensor] | None,
-    count: int,
-    options: Options,
-) -> Mapping[str, Tensor]:
-    """Methods that walk from inputs to outputs; on the CPU, one connection after another."""
-    if able is not None:
-        raise TrellisError(
-            f"method {options.method!r} starts from a network without masks; use method='viterbi'"
-        )
-    plain = {n: w.cpu() for n, w in worth.items()}
-
-    def walk(n: int) -> dict[str, Tensor]:
-        if options.method == "phew":
-            return phew(net, plain, n, seed=options.seed)
-        return chains(
-            net,
-            plain,
-            n,
-            surrogate=options.surrogate,
-            inverse_alpha=options.inverse_alpha,
-            row_normalize=options.row_normalize,
-            stochastic=options.stochastic,
-            seed=options.seed,
-        )
-
-    if options.closes:
-        ranking = Ranking(plain, plain)
-        kept = finished(net, ranking, count, walk, cover=options.cover_outputs)
-    else:
-        kept = walk(count)
-    device = next(iter(worth.values())).device
-    return {n: k.to(device) for n, k in kept.items()}

@@ -154,7 +154,10 @@ class Builder:
 
     def mix(self, x: Signal, dims: Sequence[int]) -> Signal:
         dims = tuple(sorted({d % x.ndim for d in dims}))
-        return self.add(steps.Mix(self.signal(x.shape), x, dims))
+        share = 1.0
+        for d in dims:
+            share /= x.shape[d]
+        return self.add(steps.Mix(self.signal(x.shape), x, dims, share))
 
     # -- constants and products ------------------------------------------------------------
 
@@ -162,7 +165,8 @@ class Builder:
         """Add a constant; ``nonzero`` says where it is not zero."""
         shape = torch.broadcast_shapes(x.shape, nonzero.shape)
         x = self.expand(x, shape)
-        return self.add(steps.Bias(self.signal(shape, x.blocked), x, nonzero.cpu()))
+        nonzero = TRUE if bool(nonzero.all()) else nonzero.cpu()
+        return self.add(steps.Bias(self.signal(shape, x.blocked), x, nonzero))
 
     def block(self, x: Signal, keep: Tensor) -> Signal:
         """Multiply by a constant; ``keep`` says where it is not zero."""

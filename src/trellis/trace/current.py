@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,9 +27,16 @@ class Current:
     def kept(self) -> dict[str, Tensor]:
         """Where the mask says 1 or, without a mask, the weight is not 0."""
         return {
-            name: weight != 0 if (mask := self.masks.get(name)) is None else mask
+            name: _nonzero(weight) if (mask := self.masks.get(name)) is None else mask
             for name, weight in self.weights.items()
         }
+
+
+def _nonzero(weight: Tensor) -> Tensor:
+    """Where a tensor is not 0; on the CPU numpy compares several times faster than torch."""
+    if weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.float64):
+        return torch.from_numpy(np.asarray(weight.numpy() != 0))
+    return weight != 0
 
 
 def current(net: Trellis) -> Current:

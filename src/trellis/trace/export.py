@@ -18,16 +18,17 @@ from .registry import RULES, key
 _ONE_AT_A_TIME = threading.Lock()  # torch.export keeps what it is doing in global variables
 
 
-def export(model: nn.Module, inputs: Sequence[Any]) -> ExportedProgram:
+def export(model: nn.Module, inputs: Sequence[Any], dynamic_shapes: Any = None) -> ExportedProgram:
     """Export a model that is already plain and in eval mode.
 
     Attention's fused fast path is switched off: it hides which weights are used where.
+    ``dynamic_shapes`` is `torch.export`'s: which sizes of the inputs stay open.
     """
     with _ONE_AT_A_TIME:
-        return _export(model, inputs)
+        return _export(model, inputs, dynamic_shapes)
 
 
-def _export(model: nn.Module, inputs: Sequence[Any]) -> ExportedProgram:
+def _export(model: nn.Module, inputs: Sequence[Any], dynamic_shapes: Any) -> ExportedProgram:
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     # While it exports, torch logs the traceback of an input that does not fit; we raise the
@@ -37,7 +38,9 @@ def _export(model: nn.Module, inputs: Sequence[Any]) -> ExportedProgram:
     try:
         with warnings.catch_warnings(), torch.enable_grad():
             warnings.simplefilter("ignore")
-            return torch.export.export(model, tuple(inputs), strict=False)
+            return torch.export.export(
+                model, tuple(inputs), dynamic_shapes=dynamic_shapes, strict=False
+            )
     except TrellisError:
         raise
     except Exception as error:

@@ -110,10 +110,12 @@ class Reduce(Step):
 
 @dataclass(frozen=True, eq=False)
 class Mix(Step):
-    """Each unit also feels all others along ``dims`` (softmax, layer norm)."""
+    """Each unit also feels all others along ``dims`` (softmax, layer norm), by ``share``: one
+    over how many there are."""
 
     x: Signal
     dims: tuple[int, ...]
+    share: float
 
 
 @dataclass(frozen=True, eq=False)

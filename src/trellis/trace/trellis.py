@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.utils import _pytree as pytree
 
 from ..errors import TrellisError
@@ -17,6 +18,7 @@ from ..masks.plain import aliases, plain
 from .builder import TRUE
 from .export import decompose, describe, export, mutates
 from .interpreter import Interpreter, UnknownOperation
+from .lean import lean, needed
 from .steps import Bias, Contract, Gate, Product, Source, Step
 from .values import Signal, Weight
 
@@ -68,6 +70,14 @@ class Trellis:
         """How many uses there are: a connection counts once for each place that shares it."""
         return sum(math.prod(s.weight.shape) * s.x.shape[1] for s in self.contractions)
 
+    @cached_property
+    def lean(self) -> Trellis:
+        """The same connections, outputs and paths in fewer steps and positions; see `lean`."""
+        short = lean(self.steps, self.outputs, gated=self.gated)
+        net = replace(self, steps=short, cache={})
+        net.__dict__["lean"] = net  # nothing is left to shorten
+        return net
+
     def on(self, tensor: Tensor, device: torch.device) -> Tensor:
         """A constant of the trellis on a device, moved once."""
         if tensor.device == device:
@@ -93,6 +103,7 @@ def trace(model: nn.Module | Trellis, example_inputs: Any = None) -> Trellis:
         return model
     if not isinstance(model, nn.Module):
         raise TrellisError(f"expected a torch.nn.Module or a traced trellis, got {model!r:.80}")
+    model = unwrapped(model)
     inputs = as_inputs(model, example_inputs)
     with plain(model):
         inputs = one_sample(model, inputs)
@@ -114,6 +125,17 @@ def trace(model: nn.Module | Trellis, example_inputs: Any = None) -> Trellis:
     return assemble(model, found, order, inputs)
 
 
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The model itself, whose names count, inside `torch.compile` and data-parallel wrappers."""
+    while True:
+        inner: object = getattr(model, "_orig_mod", None)  # where torch.compile keeps it
+        if isinstance(model, DataParallel | DistributedDataParallel):
+            inner = model.module
+        if not isinstance(inner, nn.Module):
+            return model
+        model = inner
+
+
 def interpret(program: Any, flat: list[Any], canonical: dict[str, str]) -> Interpreter:
     interpreter = Interpreter(program, flat, canonical)
     interpreter.run()
@@ -125,20 +147,14 @@ def assemble(
 ) -> Trellis:
     """Drop steps that lead to no output, and see which parameters hold connections."""
     made = without_added(found.build.steps, found.build.driven)
-    needed = {signal.id for signal in found.outputs}
-    steps: list[Step] = []
-    for step in reversed(made):
-        if step.out.id in needed:
-            steps.append(step)
-            needed.update(x.id for x in step.operands)
-    steps.reverse()
+    steps = needed(made, found.outputs)
     held: dict[str, tuple[int, ...]] = {}
     for step in made:
         if isinstance(step, Contract):
             for name in names_in(step.weight):
                 held[name] = found.shapes[name]
     connections = {name: held[name] for name in order if name in held}
-    return Trellis(
+    net = Trellis(
         model,
         steps,
         found.input_signals,
@@ -148,6 +164,8 @@ def assemble(
         describe(inputs),
         [spec(x) for x in pytree.tree_leaves(tuple(inputs))],
     )
+    _ = net.lean  # now, so that those who trace once need not wait for it later
+    return net
 
 
 def without_added(steps: list[Step], driven: set[int]) -> list[Step]:

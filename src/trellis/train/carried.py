@@ -6,8 +6,7 @@ parameters and their optimizer, compiled code, the buffers that data-parallel tr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -55,8 +54,7 @@ def attach(model: nn.Module, masks: Mapping[str, Tensor], *, probed: bool) -> No
                 mine[0].mask.copy_(masks[name])
             else:
                 bare[name] = masks[name]
-    with _in_their_place(model, bare):
-        Masks(bare).apply(model)
+    Masks(bare).apply(model)
     if not probed:
         return
     made: dict[int, ProbedMask] = {}  # aliases of a tied parameter share one mask
@@ -64,30 +62,6 @@ def attach(model: nn.Module, masks: Mapping[str, Tensor], *, probed: bool) -> No
         for place, mask in enumerate(slot.transforms):
             if isinstance(mask, Mask) and (name in masks or id(mask) in made):
                 _chain(slot)[place] = made.setdefault(id(mask), ProbedMask(mask.mask))
-
-
-@contextmanager
-def _in_their_place(model: nn.Module, names: Mapping[str, Tensor]) -> Iterator[None]:
-    """While masks are put on these parameters, others stand in for them.
-
-    Registering a parametrization sets a parameter's memory anew, which costs it its node in
-    autograd's graph, and with it whatever hangs there: `DistributedDataParallel` waits for it.
-    """
-    swapped: list[tuple[Slot, nn.Parameter]] = []
-    stand_ins: dict[int, nn.Parameter] = {}
-    for group in tied(named_slots(model), masked=False):
-        if any(name in names for name, _ in group):
-            for _, slot in group:
-                parameter = slot.sources[0]
-                if not slot.transforms and isinstance(parameter, nn.Parameter):
-                    swapped.append((slot, parameter))
-    for slot, parameter in swapped:
-        other = nn.Parameter(parameter.detach(), requires_grad=parameter.requires_grad)
-        key = slot.leaf if slot.hook is None else f"{slot.leaf}_orig"
-        slot.module._parameters[key] = stand_ins.setdefault(id(parameter), other)
-    yield
-    for slot, parameter in swapped:
-        _chain(slot)._parameters["original"] = parameter
 
 
 def _chain(slot: Slot) -> parametrize.ParametrizationList:
