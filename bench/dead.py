@@ -29,6 +29,10 @@ class Left:
     outputs_reached: int = 0
     refusal: str = ""
 
+    @property
+    def key(self) -> tuple[str, str, float]:
+        return self.network, self.peer, self.sparsity
+
     def __str__(self) -> str:
         """A cell of the table; a count of connections off by over 5 % is said.
 
@@ -46,29 +50,28 @@ class Left:
         return cell if abs(off - 1) <= 0.05 else f"{cell} (keeps {off:.2g} of the budget)"
 
 
-def left_by(peers: list[str], network: str) -> Iterator[Left]:
-    """Prune fresh copies of `network` by each peer at each sparsity, and audit what is left."""
+def left_by(peer: str, network: str) -> Iterator[Left]:
+    """Prune fresh copies of `network` by a peer at each sparsity, and audit what is left."""
     dense, inputs = build(network), example_inputs(network)
     total = sum(weight.numel() for weight in connections(dense).values())
-    for name in peers:
-        for sparsity in SPARSITIES:
-            gc.collect()
-            try:
-                model = bake(PEERS[name].prune(copy.deepcopy(dense), inputs, sparsity))
-            except CannotPrune as error:
-                yield Left(network, name, sparsity, refusal=str(error))
-                continue
-            audit = trellis.audit(model, inputs)
-            # A smaller model has fewer connections; another reading of what one is would show here.
-            if audit.total != sum(weight.numel() for weight in connections(model).values()):
-                raise RuntimeError(f"{network}: the audit and the peers count different weights")
-            yield Left(
-                network,
-                name,
-                sparsity,
-                round(total * (1 - sparsity)),
-                audit.kept,
-                audit.live,
-                audit.outputs,
-                audit.outputs_reached,
-            )
+    for sparsity in SPARSITIES:
+        gc.collect()
+        try:
+            model = bake(PEERS[peer].prune(copy.deepcopy(dense), inputs, sparsity))
+        except CannotPrune as error:
+            yield Left(network, peer, sparsity, refusal=str(error))
+            continue
+        audit = trellis.audit(model, inputs)
+        # A smaller model has fewer connections; another reading of what one is would show here.
+        if audit.total != sum(weight.numel() for weight in connections(model).values()):
+            raise RuntimeError(f"{network}: the audit and the peers count different weights")
+        yield Left(
+            network,
+            peer,
+            sparsity,
+            round(total * (1 - sparsity)),
+            audit.kept,
+            audit.live,
+            audit.outputs,
+            audit.outputs_reached,
+        )

@@ -19,36 +19,10 @@ from resnet import ResNet50
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from trellis.skeleton import GCN
+
 # Parameters that are only added to a signal, or looked up by a constant: biases, not connections.
 ADDED = ("wpe.", "position_embeddings", "cls_token")
-
-
-class GCN(nn.Module):
-    """The multi-head graph network of the paper, without biases: 2,139,024 weights.
-
-    Shapes: (batch, nodes, channels) -> (batch, classes).
-    """
-
-    def __init__(
-        self,
-        nodes: int = 21,
-        channels: int = 96,
-        classes: int = 45,
-        heads: int = 16,
-        filters: int = 128,
-    ) -> None:
-        super().__init__()
-        attention = torch.eye(nodes) + torch.randn(heads, nodes, nodes) / nodes
-        convolution = torch.randn(heads, channels, filters) / channels**0.5
-        self.attention = nn.Parameter(attention)
-        self.convolution = nn.Parameter(convolution)
-        self.dense = nn.Linear(heads * nodes * filters, classes, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        mixed = torch.einsum("kuv,bvc->bkuc", self.attention, x)
-        hidden = torch.einsum("bkuc,kcf->bkuf", mixed, self.convolution)
-        logits: Tensor = self.dense(F.relu(hidden).flatten(1))
-        return logits
 
 
 class MLP(nn.Module):

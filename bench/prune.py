@@ -24,6 +24,7 @@ from report import Table, dead_table, goal_table, refusals, show, time_table
 from timing import cold, interleaved
 
 PACKAGES = ("torch", "torchao", "nncf", "torch-pruning", "transformers")
+ORDER = {name: place for place, name in enumerate((*NETWORKS, *PEERS))}
 
 
 def machine(threads: int) -> dict[str, object]:
@@ -64,19 +65,29 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def before(folder: Path) -> tuple[dict[str, dict[str, list[float]]], list[Left]]:
+    """What earlier runs found: a run of some networks and tools replaces those rows only."""
+    file = folder / "prune.json"
+    if not file.exists():
+        return {}, []
+    found = json.loads(file.read_text(encoding="utf-8"))
+    return found.get("seconds", {}), [Left(**row) for row in found.get("dead", [])]
+
+
 def main() -> None:
     asked = arguments()
     torch.set_num_threads(asked.threads)
     facts = machine(asked.threads)
     asked.out.mkdir(parents=True, exist_ok=True)
-    samples: dict[str, dict[str, list[float]]] = {}
-    left: list[Left] = []
-    for name in asked.networks:  # written after each, so that a long run can be cut short
+    samples, left = before(asked.out)
+    for name in asked.networks:  # written bit by bit, so that a long run can be cut short
         if "speed" in asked.parts:
             samples[name] = speed(name, asked.threads, asked.repeats)
-        if "dead" in asked.parts:
-            left += left_by(asked.peers, name)
-        write(asked.out, facts, samples, left)
+            write(asked.out, facts, samples, left)
+        for peer in asked.peers if "dead" in asked.parts else ():
+            for row in left_by(peer, name):
+                left = [other for other in left if other.key != row.key] + [row]
+                write(asked.out, facts, samples, left)
 
 
 def write(
@@ -86,6 +97,8 @@ def write(
     left: list[Left],
 ) -> None:
     """Print what was found so far, and write it to prune.md and prune.json."""
+    samples = {name: samples[name] for name in NETWORKS if name in samples}
+    left = sorted(left, key=lambda row: (ORDER[row.network], ORDER[row.peer], row.sparsity))
     found: dict[str, object] = {"machine": facts}
     tables: list[Table] = []
     if samples:

@@ -77,7 +77,8 @@ def dead_table(network: str, left: Iterable[Left]) -> Table:
     cells = {(row.peer, row.sparsity): str(row) for row in left if row.network == network}
     peers = list(dict.fromkeys(peer for peer, _ in cells))
     rows = [
-        (PEERS[peer].title, *(cells[peer, sparsity] for sparsity in SPARSITIES)) for peer in peers
+        (PEERS[peer].title, *(cells.get((peer, sparsity), "") for sparsity in SPARSITIES))
+        for peer in peers
     ]
     head = ("tool", *(f"{100 * sparsity:g} %" for sparsity in SPARSITIES))
     return Table(f"{NETWORKS[network].title}: dead weights, outputs reached", head, rows)
