@@ -32,7 +32,7 @@ LAYOUT = Layout(
     (-1, *range(JOINTS - 1)),
     mirror=tuple(reversed(range(JOINTS))),
 )
-NOTHING = Augmentation(rotation=(0, 0, 0), scale=0, warp=0, noise=0)
+NOTHING = Augmentation(rotation=(0, 0, 0), scale=0, warp=0, crop=1, noise=0)
 SETTINGS = {
     "rotation": replace(NOTHING, rotation=(20, 20, 20)),
     "warp": replace(NOTHING, warp=0.3),

@@ -149,7 +149,7 @@ def test_recordings_that_do_not_fit(frames: Any, message: str) -> None:
 def test_parts_that_do_not_fit_together() -> None:
     good = fresh()
     wrong: list[tuple[str, Any, str]] = [
-        ("chunks", 7, "channels=18 and there are 7 chunks"),
+        ("chunks", 7, "channels=18 and there are 21 channels in 7 chunks"),
         ("classes", CLASSES[:2], "classes=3 and there are 2 classes"),
         ("layout", Layout("one", ("a",), (-1,)), "nodes=4 and there are 1 joints"),
         ("normalisation", Normalisation((9,), 1.0), r"roots are \(9,\), of 4 joints"),

@@ -36,6 +36,13 @@ Epochs = Annotated[
 Seed = Annotated[
     int, arg(help="For the first weights and the noise. The same seed gives the same model.")
 ]
+Augment = Annotated[
+    bool,
+    arg(
+        help="Show the network variants of the recordings: turned, scaled, cropped, at other "
+        "speeds. More accurate on new recordings; best with more epochs."
+    ),
+]
 Overwrite = Annotated[bool, arg(help="Replace the model that --out already holds.")]
 Out = Annotated[
     Path,

@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from trellis.train import Training
 
@@ -19,9 +26,16 @@ def training_bar(
     words: str, console: Console | None = None
 ) -> Iterator[Callable[[Training], None]]:
     """What `trellis.train.run` calls after each epoch: epoch, loss, accuracy, time left."""
+    with phases_bar(console) as watch:
+        yield lambda training: watch(words, training)
+
+
+@contextmanager
+def phases_bar(console: Console | None = None) -> Iterator[Callable[[str, Training], None]]:
+    """The same for a training in several phases: a line for each, under its name."""
     console = console or Console(stderr=True)
     if not console.is_terminal:
-        yield lambda training: None
+        yield lambda phase, training: None
         return
     bar = Progress(
         TextColumn("{task.description}", markup=False),
@@ -32,17 +46,19 @@ def training_bar(
         console=console,
     )
     with bar:
-        task = bar.add_task(words, total=None, state="")
+        tasks: dict[str, TaskID] = {}
         last = -_OFTEN
 
-        def watch(training: Training) -> None:
+        def watch(phase: str, training: Training) -> None:
             nonlocal last
-            if time.monotonic() - last < _OFTEN and not training.done:
+            if phase not in tasks:
+                tasks[phase] = bar.add_task(phase, total=None, state="")
+            elif time.monotonic() - last < _OFTEN and not training.done:
                 return
             last = time.monotonic()
             loss, hits = float(training.loss.mean()), float(training.hits.mean())
             bar.update(
-                task,
+                tasks[phase],
                 total=training.epochs,
                 completed=training.epochs_done,
                 state=f"loss {loss:.3f}  training accuracy {100 * hits:.1f} %  left",

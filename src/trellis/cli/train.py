@@ -11,6 +11,7 @@ from trellis.cli.arguments import Json
 from trellis.cli.device import Device, Precision, chosen_device
 from trellis.cli.fitting import (
     CHECKPOINT,
+    Augment,
     Epochs,
     Out,
     Overwrite,
@@ -44,6 +45,14 @@ Bones = Annotated[
 Chunks = Annotated[
     int, arg(help="A recording of any length becomes so many averages over equal stretches.")
 ]
+Kinds = Annotated[
+    tuple[Literal["coordinates", "velocity", "bones"], ...],
+    arg(
+        metavar="KIND …",
+        help="What it sees of each joint: coordinates, velocity (from chunk to chunk), bones (from "
+        "the joint it hangs on).",
+    ),
+]
 
 
 def train(
@@ -66,6 +75,8 @@ def train(
     bias: Bias = False,
     bones: Bones = "free",
     chunks: Chunks = 32,
+    channels: Kinds = ("coordinates",),
+    augment: Augment = False,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -91,13 +102,16 @@ def train(
     }  # fmt: skip
     if bones != "free":
         options |= {"adjacency": data.layout.adjacency(), "edges": bones}
-    fresh = skeleton.Recogniser.fresh(data, chosen, chunks=chunks, seed=seed, **options)
+    fresh = skeleton.Recogniser.fresh(
+        data, chosen, chunks=chunks, kinds=channels, seed=seed, **options
+    )
     checkpoint = out / CHECKPOINT
     with held_folder(out, overwrite=overwrite):
         resumed = checkpoint.exists()
         with training_bar("training") as watch:
             trained = skeleton.fit(
                 fresh, data, chosen, settings, seed=seed, device=place, precision=precision,
+                augmentation=skeleton.Augmentation() if augment else None,
                 about={"protocol": protocol}, checkpoint=checkpoint, watch=watch,
             )  # fmt: skip
         trained.save(out)

@@ -11,6 +11,7 @@ from trellis.cli.arguments import Json
 from trellis.cli.device import Device, Precision, chosen_device
 from trellis.cli.fitting import (
     CHECKPOINT,
+    Augment,
     Epochs,
     Out,
     Overwrite,
@@ -41,6 +42,7 @@ def tune(
     precision: Precision = "fp32",
     protocol: OwnProtocol = None,
     fold: OwnFold = None,
+    augment: Augment = False,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -70,8 +72,8 @@ def tune(
         with training_bar("tuning") as watch:
             tuned = skeleton.fit(
                 recogniser, found, chosen, settings, seed=seed, tune=True, device=place,
-                precision=precision, about={"protocol": protocol}, checkpoint=checkpoint,
-                watch=watch,
+                precision=precision, augmentation=skeleton.Augmentation() if augment else None,
+                about={"protocol": protocol}, checkpoint=checkpoint, watch=watch,
             )  # fmt: skip
         tuned.save(out)
         remove_checkpoint(checkpoint)

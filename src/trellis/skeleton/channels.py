@@ -15,6 +15,7 @@ from ..errors import TrellisError
 from .layout import Layout
 
 KINDS = ("coordinates", "velocity", "bones")
+COORDINATES = KINDS[:1]
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Channels:
     """
 
     parents: tuple[int, ...]
-    kinds: tuple[str, ...] = ("coordinates",)
+    kinds: tuple[str, ...] = COORDINATES
 
     def __post_init__(self) -> None:
         for kind in self.kinds:
@@ -55,7 +56,7 @@ class Channels:
             raise TrellisError(f"the parents {self.parents} are not among {count} joints")
 
     @classmethod
-    def of(cls, layout: Layout, kinds: Sequence[str] = ("coordinates",)) -> Channels:
+    def of(cls, layout: Layout, kinds: Sequence[str] = COORDINATES) -> Channels:
         """Channels of these ``kinds``, in this order, for the bones of a layout."""
         if isinstance(kinds, str):
             raise TrellisError(f"channels are {kinds!r}: give a list of kinds, ({kinds!r},)")
@@ -79,7 +80,7 @@ class Channels:
         if not isinstance(x, Tensor):
             found: NDArray[Any] = self(torch.tensor(np.ascontiguousarray(x))).numpy()
             return found
-        if self.kinds == ("coordinates",):
+        if self.kinds == COORDINATES:
             return x
         return torch.cat([self._channels(kind, x) for kind in self.kinds], dim=-1)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,10 @@ import torch
 from ..errors import TrellisError
 from ..masks import Masks, masks_of, weights_hash
 from ..masks.slots import named_slots
-from ..train import Recipe, Training, forward_of, run, stack, unstack
+from ..train import Forward, Recipe, Training, forward_of, run, stack, unstack
+from ..train.batches import Feed
+from .augmentation import Augmentation, Augmenter
+from .channels import Channels
 from .evaluation import Evaluation
 from .recogniser import Recogniser
 from .skeletons import Fold, Indices, Skeletons
@@ -28,6 +31,7 @@ def fit(
     tune: bool = False,
     device: torch.device | str = "cpu",
     precision: str = "fp32",
+    augmentation: Augmentation | None = None,
     about: Mapping[str, Any] | None = None,
     checkpoint: Path | None = None,
     watch: Callable[[Training], None] | None = None,
@@ -35,7 +39,8 @@ def fit(
     """Train a recogniser's network in place on a fold, and return it with a longer history.
 
     Masks stay as they are: only kept connections (and biases) are touched. ``tune`` takes the
-    recipe's rate and length for tuning; ``about`` is what else the history should say. With
+    recipe's rate and length for tuning; ``augmentation`` shows the network variants of the
+    recordings, in place of the recipe's noise; ``about`` is what else the history should say. With
     ``checkpoint`` a training that was killed goes on where it stopped and ends the same, bit for
     bit; that file is the caller's to remove.
     """
@@ -49,15 +54,17 @@ def fit(
         "tuning": tune,
         "begun with": weights_hash(model),
         "normalisation": recogniser.normalisation.to_dict(),
+        "channels": list(recogniser.kinds),
+        "augmentation": None if augmentation is None else augmentation.to_dict(),
     }
     masks = _masks(model)
     if masks is not None:
         masks.bake(model)
     try:
-        x = torch.from_numpy(recogniser.inputs([data.sequences[i] for i in fold.train]))
+        x = torch.from_numpy(recogniser.places([data.sequences[i] for i in fold.train]))
         weights = {name: weight.to(device) for name, weight in stack([model]).items()}
         training = Training(
-            forward_of(model.to(device)),
+            seeing(recogniser.channels, forward_of(model.to(device))),
             weights,
             x.to(device),
             torch.from_numpy(labels[fold.train]).to(device),
@@ -66,6 +73,7 @@ def fit(
             masks=None if masks is None else {name: mask[None] for name, mask in masks.items()},
             tune=tune,
             precision=precision,
+            feed=feed_of(recogniser, augmentation, [seed], device),
         )
         run(training, checkpoint, about=same, watch=watch)
         unstack(training.weights, [model])
@@ -83,12 +91,31 @@ def fit(
         fold=fold.name,
         recordings={"train": len(fold.train), "test": len(fold.test)},
         recipe=step,
+        augmentation=None if augmentation is None else augmentation.to_dict(),
         seed=seed,
         precision=precision,
         device=torch.device(device).type,
         metrics=metrics(recogniser, data, fold),
         **(about or {}),
     )
+
+
+def seeing(channels: Channels, forward: Forward) -> Forward:
+    """A stack's function of places, for networks that see these channels of them."""
+    return lambda weights, places: forward(weights, channels(places))
+
+
+def feed_of(
+    recogniser: Recogniser,
+    augmentation: Augmentation | None,
+    seeds: Sequence[int],
+    device: torch.device | str,
+) -> Feed | None:
+    """What shows a stack of networks like this one variants of its recordings."""
+    if augmentation is None:
+        return None
+    place = torch.device(device)
+    return Augmenter(seeds, augmentation, recogniser.layout, recogniser.chunks, place)
 
 
 def evaluated(recogniser: Recogniser, data: Skeletons, chosen: Indices) -> Evaluation:

@@ -17,6 +17,7 @@ from ..errors import TrellisError
 from ..saved import save
 from ..saved.folder import read_folder
 from ..saved.model import rebuilt
+from .channels import COORDINATES, Channels
 from .chunks import CHUNKS, chunked
 from .gcn import GCN
 from .layout import Layout
@@ -30,6 +31,8 @@ _BATCH = 600
 @dataclass(frozen=True, eq=False)
 class Recogniser:
     """A GCN with the chunking and normalisation of its inputs, its classes and its joints.
+
+    ``kinds`` are the channels that it sees of each joint (`Channels`): places, velocity, bones.
 
     A recording made tomorrow is treated as those it was trained on, because all of that is saved
     with the weights. ``history`` is what was done to the network, oldest first: dictionaries with
@@ -50,13 +53,15 @@ class Recogniser:
     classes: tuple[str, ...]
     layout: Layout
     history: tuple[dict[str, Any], ...] = ()
+    kinds: tuple[str, ...] = COORDINATES
 
     def __post_init__(self) -> None:
         sizes = self.model.sizes
         joints = len(self.layout.joints)
+        channels = self.channels.count(self.chunks)
         fits = {
             "nodes": (joints, f"{joints} joints"),
-            "channels": (3 * self.chunks, f"{self.chunks} chunks of 3 coordinates"),
+            "channels": (channels, f"{channels} channels in {self.chunks} chunks"),
             "classes": (len(self.classes), f"{len(self.classes)} classes"),
         }
         for name, (size, words) in fits.items():
@@ -67,9 +72,21 @@ class Recogniser:
                 f"the normalisation's roots are {self.normalisation.roots}, of {joints} joints"
             )
 
+    @property
+    def channels(self) -> Channels:
+        """What is made of the places of joints before the network sees them."""
+        return Channels.of(self.layout, self.kinds)
+
     @classmethod
     def fresh(
-        cls, data: Skeletons, fold: Fold, *, chunks: int = CHUNKS, seed: int = 0, **options: Any
+        cls,
+        data: Skeletons,
+        fold: Fold,
+        *,
+        chunks: int = CHUNKS,
+        kinds: Sequence[str] = COORDINATES,
+        seed: int = 0,
+        **options: Any,
     ) -> Recogniser:
         """Untrained, for the classes and joints of ``data``, normalised by a fold's training
         recordings. ``options`` are those of `GCN`: ``heads``, ``filters``, ``blocks``, …
@@ -78,11 +95,20 @@ class Recogniser:
         normalisation = Normalisation.fit(inputs, data.layout)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            model = GCN(len(data.layout.joints), 3 * chunks, len(data.classes), **options)
-        return cls(model, chunks, normalisation, tuple(data.classes), data.layout)
+            channels = Channels.of(data.layout, kinds).count(chunks)
+            model = GCN(len(data.layout.joints), channels, len(data.classes), **options)
+        classes = tuple(data.classes)
+        return cls(model, chunks, normalisation, classes, data.layout, kinds=tuple(kinds))
 
     def inputs(self, sequences: Sequence[Frames]) -> NDArray[np.float32]:
-        """Recordings, (frames, joints, 3) each -> (recordings, joints, chunks * 3)."""
+        """Recordings, (frames, joints, 3) each -> (recordings, joints, channels), as the network
+        sees them."""
+        found: NDArray[np.float32] = self.channels(self.places(sequences))
+        return found
+
+    def places(self, sequences: Sequence[Frames]) -> NDArray[np.float32]:
+        """Recordings, (frames, joints, 3) each -> (recordings, joints, chunks * 3), chunked and
+        normalised."""
         joints = len(self.layout.joints)
         for i, frames in enumerate(sequences):
             if frames.ndim != 3 or frames.shape[1:] != (joints, 3) or len(frames) == 0:
@@ -147,6 +173,7 @@ class Recogniser:
             "classes": list(self.classes),
             "layout": layout,
             "history": list(self.history),
+            "channels": list(self.kinds),
         }
         save(self.model, folder, notes={NOTES: notes})
 
@@ -172,6 +199,7 @@ class Recogniser:
                 _words(notes["classes"]),
                 _layout(notes["layout"]),
                 tuple(dict(step) for step in notes["history"]),
+                _words(notes.get("channels", list(COORDINATES))),
             )
         except (TrellisError, AttributeError, KeyError, TypeError, ValueError) as error:
             reason = f"there is no {error}" if isinstance(error, KeyError) else str(error)

@@ -121,6 +121,7 @@ def _settings(training: Training, about: Mapping[str, Any] | None) -> dict[str, 
         "device": training.x.device.type,
         "recordings": _sha256({"x": training.x, "y": training.y}),
         "masks": _sha256(training.masks),
+        "shrinking": None if training.shrinking is None else training.shrinking.to_dict(),
         "weights": {name: list(weight.shape) for name, weight in training.weights.items()},
     }
     result: dict[str, Any] = json.loads(json.dumps(own | dict(about or {}), allow_nan=False))

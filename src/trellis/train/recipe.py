@@ -23,6 +23,10 @@ class Recipe:
     ``batch`` is the most recordings a step sees, None for all of them. ``noise`` is the standard
     deviation of what is added to the (normalised) inputs, drawn anew at every step for every
     network.
+
+    A network is trained (``epochs``, ``rate``), pruned gradually while it trains
+    (``prune_epochs``, at a constant ``prune_rate``, masks renewed every ``prune_every`` epochs)
+    and tuned under its last masks (``tune_epochs``, ``tune_rate``).
     """
 
     name: str
@@ -36,17 +40,20 @@ class Recipe:
     decay: float = 0.0
     smoothing: float = 0.0
     noise: float = 0.0
+    prune_epochs: int = 1500
+    prune_rate: float = 3e-3
+    prune_every: int = 15
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "tune_epochs", "batch"):
+        for name in ("epochs", "prune_epochs", "prune_every", "tune_epochs", "batch"):
             value = getattr(self, name)
             if name == "batch" and value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise TrellisError(f"{name}={value!r} is not a whole number from 1 up")
-        for name in ("rate", "tune_rate", "decay", "noise", "smoothing", "momentum"):
+        for name in ("rate", "prune_rate", "tune_rate", "decay", "noise", "smoothing", "momentum"):
             value = getattr(self, name)
-            least = "above 0" if name in ("rate", "tune_rate") else "from 0 up"
+            least = "above 0" if name.endswith("rate") else "from 0 up"
             if not math.isfinite(value) or value < 0 or (value == 0 and least == "above 0"):
                 raise TrellisError(f"{name}={value!r} is not a finite number {least}")
         for name in ("smoothing", "momentum"):

@@ -15,6 +15,7 @@ from .batches import Feed, Noise, batch_count, batch_indices
 from .rates import SpeedRule, cosine
 from .recipe import Recipe
 from .replay import Replay
+from .shrinking import Shrinking
 from .stacked import Forward, Weights
 from .teachers import Teachers
 
@@ -26,7 +27,8 @@ class Training:
 
     ``weights`` is a stack, (networks, …) each, and is trained in place; ``x`` (recordings, …) and
     ``y`` (recordings,) lie on its device. ``masks``, where given, are a stack too: what they
-    remove is set to zero and stays there. ``tune`` takes the recipe's rate and length for tuning.
+    remove is set to zero and stays there. ``tune`` takes the recipe's rate and length for tuning,
+    ``shrinking`` those for pruning: masks then begin whole, and keep less and less.
     ``teachers`` are networks to learn from beside the labels. ``feed`` writes each step's inputs,
     in place of the recipe's noise.
 
@@ -59,6 +61,7 @@ class Training:
         precision: str = "fp32",
         teachers: Teachers | None = None,
         feed: Feed | None = None,
+        shrinking: Shrinking | None = None,
     ) -> None:
         sample = next(iter(weights.values()))
         if len(sample) != len(seeds):
@@ -71,8 +74,19 @@ class Training:
             raise TrellisError(f"precision={precision!r} is for GPUs; on the CPU use 'fp32'")
         self.forward, self.weights, self.recipe = forward, weights, recipe
         self.x, self.y, self.precision = x.to(sample.dtype), y, precision
-        self.epochs = recipe.tune_epochs if tune else recipe.epochs
-        self.first_rate = recipe.tune_rate if tune else recipe.rate
+        self.shrinking = shrinking
+        if shrinking is not None:
+            if tune or masks is not None or len(shrinking.targets) != len(seeds):
+                raise TrellisError(
+                    "networks that are pruned gradually begin without masks, have a target each, "
+                    "and are tuned afterwards"
+                )
+            self.epochs, self.first_rate = recipe.prune_epochs, recipe.prune_rate
+            masks = shrinking.whole(weights)
+        elif tune:
+            self.epochs, self.first_rate = recipe.tune_epochs, recipe.tune_rate
+        else:
+            self.epochs, self.first_rate = recipe.epochs, recipe.rate
         self.epochs_done = 0
         self.masks = {n: m.to(sample.device, torch.bool) for n, m in (masks or {}).items()}
         for name, mask in self.masks.items():
@@ -101,7 +115,7 @@ class Training:
         order = batch_indices(len(self.x), self.recipe.batch, self.epochs_done)
         for i, chosen in enumerate(order):
             step = self.epochs_done * self.batches + i
-            if self.rule is None:
+            if self.rule is None and self.shrinking is None:
                 self.rates.fill_(cosine(self.first_rate, step, self.epochs * self.batches))
             if self.batches == 1:
                 batch, targets = self.x, self.y
@@ -113,6 +127,18 @@ class Training:
             with arithmetic(self.precision):
                 self.replay(self._step)
         self.epochs_done += 1
+        if self.shrinking is not None:
+            self._shrink(self.shrinking)
+
+    @torch.no_grad()
+    def _shrink(self, shrinking: Shrinking) -> None:
+        """Choose anew what is kept, if that is due. Everything is in place: a captured step goes
+        on reading the same masks."""
+        masks = shrinking.renewed(self.epochs_done, self.weights, self.adam.squares, self.masks)
+        for name, mask in (masks or {}).items():
+            self.masks[name].copy_(mask)
+            for tensor in (self.weights[name], self.adam.means[name], self.adam.squares[name]):
+                tensor.mul_(mask)
 
     def _step(self) -> None:
         leaves = [w.detach().requires_grad_() for w in self.weights.values()]
@@ -144,6 +170,8 @@ class Training:
         found |= self.adam.tensors()
         if self.rule is not None:
             found |= {f"rule.{name}": value for name, value in self.rule.tensors().items()}
+        if self.shrinking is not None:
+            found |= {f"masks.{name}": mask for name, mask in self.masks.items()}
         return found
 
     def restore(self, tensors: Mapping[str, Tensor], epochs_done: int) -> None:

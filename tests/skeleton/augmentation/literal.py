@@ -15,7 +15,7 @@ from trellis.skeleton.augmentation.draws import MIRROR, SHARE, SIZE, START, TURN
 
 Floats = NDArray[np.float64]
 CPU = torch.device("cpu")
-NOTHING = Augmentation(rotation=(0, 0, 0), scale=0, warp=0, noise=0)
+NOTHING = Augmentation(rotation=(0, 0, 0), scale=0, warp=0, crop=1, noise=0)
 ALL = Augmentation(
     rotation=(30, 10, 170), scale=0.4, warp=0.7, crop=0.5, noise=0.3, mirror=0.4, left_right=2
 )

@@ -1,0 +1,209 @@
+"""How accurate small networks are, and what each part of making them is worth.
+
+``python bench/shrink.py hands45 nw-ucla:PATH --seeds 5 --device cuda --out FOLDER`` trains,
+prunes and tunes the paper's network as ``trellis shrink`` does, to each of ``--sparsity``, on
+every seed, or on every fold where a set has several. Each of ``--parts`` changes one thing.
+Networks of one set are trained side by side, and all of them are taught by the dense networks of
+all seeds. Finished parts are kept in FOLDER/shrink.jsonl and not made again. Prints top-1 on the
+test recordings, mean ± standard deviation, and for each part the paired difference to the default
+with its 95 % interval; the same goes to FOLDER/shrink.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trellis import skeleton
+from trellis.select.budget import budget
+from trellis.skeleton.shrink import COURSES, Course, Maker
+from trellis.train import accuracies
+
+SPARSITIES = (0.9, 0.95, 0.99, 0.999, 0.9995)
+T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
+
+
+def parts(course: Course) -> dict[str, Course]:
+    """The course itself, and with one thing changed."""
+    return {
+        "default": course,
+        "not distilled": replace(course, weight=0.0),
+        "not augmented": replace(course, augmentation=None),
+        "pruned at once": replace(course, curve="one-shot"),
+        "by magnitude alone": replace(course, sensitivity=0.0),
+        "SynFlow": replace(course, method="synflow"),
+        "largest, closed": replace(course, method="magnitude", sensitivity=0.0),
+        "largest by layer": replace(course, method="magnitude by layer", sensitivity=0.0),
+        "SynFlow, not distilled": replace(course, method="synflow", weight=0.0),
+        "largest by layer, not distilled": replace(
+            course, method="magnitude by layer", sensitivity=0.0, weight=0.0
+        ),
+        "at once, not distilled": replace(course, curve="one-shot", weight=0.0),
+        "at once, SynFlow": replace(course, curve="one-shot", method="synflow"),
+        "at once, largest by layer": replace(
+            course, curve="one-shot", method="magnitude by layer", sensitivity=0.0
+        ),
+    }
+
+
+class Bench:
+    """One set: its folds, and the dense networks that parts share."""
+
+    def __init__(self, source: str, options: argparse.Namespace) -> None:
+        self.data, self.options = skeleton.load(source), options
+        self.seeds = [0] if len(self.data.folds) > 1 else list(range(options.seeds))
+        self.dense: dict[tuple[str, bool], Any] = {}
+
+    def rows(self, name: str, course: Course, sparsities: list[float]) -> list[dict[str, Any]]:
+        """What becomes of one part: a row for each network, dense ones too."""
+        found = []
+        for number, fold in enumerate(self.data.folds):
+            recogniser = skeleton.Recogniser.fresh(self.data, fold)
+            labels = torch.from_numpy(recogniser.labels(self.data))
+
+            def inputs(chosen: Any, recogniser: Any = recogniser) -> torch.Tensor:
+                sequences = [self.data.sequences[i] for i in chosen]
+                return torch.from_numpy(recogniser.places(sequences)).to(self.options.device)
+
+            x = inputs(fold.train)
+            maker = Maker(
+                recogniser, x, labels[fold.train], course,
+                device=self.options.device, precision=self.options.precision,
+            )  # fmt: skip
+            tested = inputs(fold.test), labels[fold.test].to(self.options.device)
+            key = fold.name, course.augmentation is None
+            if key not in self.dense:  # parts differ in what comes after
+                self.dense[key] = maker.train(self.seeds)
+            dense = self.dense[key]
+            cells = [(seed, s) for s in sparsities for seed in self.seeds]
+            starts = {n: torch.stack([w[seed] for seed, _ in cells]) for n, w in dense.items()}
+            targets = [budget(maker.connections, s) for _, s in cells]
+            seeds = [seed for seed, _ in cells]
+            small = maker.shrink(starts, targets, seeds, maker.teachers(dense))
+            masks = torch.cat([mask.flatten(1) for mask in small.masks.values()], 1)
+            kept = masks.sum(1).tolist()
+            top1 = accuracies(maker.forward, small.weights, *tested).tolist()
+            rows = [(0.0, s, t, maker.connections) for s, t in zip(
+                self.seeds, accuracies(maker.forward, dense, *tested).tolist(), strict=True
+            )]  # fmt: skip
+            rows += [(s, seed, t, k) for (seed, s), t, k in zip(cells, top1, kept, strict=True)]
+            found += [
+                {"data": kind(self.data.source), "synthetic": self.data.synthetic, "part": name,
+                 "sparsity": s, "case": seed if len(self.data.folds) == 1 else number,
+                 "top1": 100 * t, "kept": int(k), "total": maker.connections}
+                for s, seed, t, k in rows
+            ]  # fmt: skip
+        return found
+
+
+def kind(source: str) -> str:
+    """What a set is called, wherever it lies."""
+    return source.partition(":")[0]
+
+
+def cell(values: list[float]) -> str:
+    if not values:
+        return ""
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{spread}"
+
+
+def difference(ours: dict[int, float], theirs: dict[int, float]) -> str:
+    """The mean of paired differences, and its 95 % interval."""
+    each = [theirs[case] - ours[case] for case in sorted(ours)]
+    mean = statistics.mean(each)
+    if len(each) < 2:
+        return f"{mean:+.1f}"
+    half = T95.get(len(each) - 1, 1.96) * statistics.stdev(each) / math.sqrt(len(each))
+    return f"{mean:+.1f} ({mean - half:+.1f} to {mean + half:+.1f})"
+
+
+def tables(rows: list[dict[str, Any]]) -> str:
+    """Markdown: top-1 of every part, and what leaving it out costs."""
+    lines = []
+    for data in dict.fromkeys(row["data"] for row in rows):
+        mine = [row for row in rows if row["data"] == data]
+        total = max(row["total"] for row in mine)
+        made = "; synthetic recordings" if mine[0]["synthetic"] else ""
+        sparsities = sorted({row["sparsity"] for row in mine})
+        by: dict[tuple[str, float], dict[int, float]] = {}
+        for row in mine:
+            by.setdefault((row["part"], row["sparsity"]), {})[row["case"]] = row["top1"]
+        names = [f"{100 * s:.6g} %" if s else "dense" for s in sparsities]
+        head = f"| part | {' | '.join(names)} |\n|---|{'---|' * len(names)}"
+        lines += [f"## {data}: {total:,} connections{made}\n", head]
+        done = dict.fromkeys(row["part"] for row in mine)
+        for part in done:
+            cells = [
+                cell(list(by[part, s].values())) if (part, s) in by else "" for s in sparsities
+            ]
+            lines.append(f"| {part} | {' | '.join(cells)} |")
+        lines += ["\nAgainst the default, paired, with 95 % intervals:\n", head]
+        for part in list(done)[1:]:
+            cells = [
+                difference(by["default", s], by[part, s])
+                if (part, s) in by and ("default", s) in by and s
+                else ""
+                for s in sparsities
+            ]
+            lines.append(f"| {part} | {' | '.join(cells)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    everything = parts(COURSES["default"])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", nargs="+")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--sparsity", type=float, nargs="+", default=list(SPARSITIES))
+    parser.add_argument("--parts", nargs="+", choices=everything, default=["default"])
+    parser.add_argument("--length", type=float, default=1.0, help="times the course's epochs")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="start nothing afterwards")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    began = time.monotonic()
+    options.out.mkdir(parents=True, exist_ok=True)
+    store = options.out / "shrink.jsonl"
+    rows = [json.loads(line) for line in store.read_text().splitlines()] if store.exists() else []
+    for source in options.data:
+        bench = None
+        for name in options.parts:
+            course = everything[name]
+            recipe = course.recipe
+            changed = {
+                each: max(1, round(getattr(recipe, each) * options.length))
+                for each in ("epochs", "prune_epochs", "prune_every", "tune_epochs")
+            }
+            course = replace(course, recipe=replace(recipe, **changed))
+            mine = (kind(source), name)
+            have = {row["sparsity"] for row in rows if (row["data"], row["part"]) == mine}
+            wanted = [s for s in options.sparsity if s not in have]
+            if not wanted or time.monotonic() - began > options.seconds:
+                continue
+            bench = bench or Bench(source, options)
+            made = [r for r in bench.rows(name, course, wanted) if r["sparsity"] not in have]
+            with store.open("a") as file:
+                file.writelines(json.dumps(row) + "\n" for row in made)
+            rows += made
+            print(
+                f"{time.monotonic() - began:6.0f} s  {source}, {name}", file=sys.stderr, flush=True
+            )
+    (options.out / "shrink.md").write_text(tables(rows))
+    print(tables(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,258 @@
+"""``trellis shrink``: from recordings to a network that is a thousandth of its size."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from trellis import skeleton
+from trellis.cli.arguments import Json
+from trellis.cli.device import Device, Precision, chosen_device
+from trellis.cli.fitting import Overwrite, Seed
+from trellis.cli.progress import phases_bar
+from trellis.cli.report import tell
+from trellis.cli.sources import DataSource, FoldName, Protocol, SkipBad, chosen_fold, described
+from trellis.cli.sources import left_out as left_out_lines
+from trellis.cli.tables import console, percent, print_json, show, table
+from trellis.cli.train import Chunks, Filters, Heads, Kinds
+from trellis.errors import TrellisError
+from trellis.files import check_writable, replacing
+from trellis.lock import locked
+from trellis.report.model import model_report, models_in
+from trellis.saved.folder import is_saved
+from trellis.skeleton import Fold, Skeletons
+from trellis.skeleton.shrink import Course, Outcome, course_named
+from trellis.skeleton.shrink import shrink as shrunk
+from trellis.train import remove_checkpoint
+
+arg = tyro.conf.arg
+Sparsity = Annotated[
+    float | None,
+    arg(metavar="FRACTION", help="The fraction removed: 0.999 keeps one in a thousand."),
+]
+Keep = Annotated[int | None, arg(metavar="N", help="How many connections stay, instead.")]
+AtLeast = Annotated[
+    float | None,
+    arg(
+        metavar="ACCURACY",
+        help="Instead, search for the smallest network that names at least this share (0.9) of the "
+        "training recordings that are held out for it. Test recordings are never looked at to "
+        "choose.",
+    ),
+]
+Out = Annotated[
+    Path | None,
+    arg(
+        metavar="FOLDER",
+        help="Where to write the small model (model/), the dense one (dense/) and report.html. A "
+        "run that was killed goes on from there. Without it, a folder under runs/.",
+    ),
+]
+CourseName = Annotated[
+    Literal["default", "quick"],
+    arg(
+        help="default: 8,000 epochs in all, with four teachers; seconds to minutes on a GPU, hours "
+        "on a CPU. quick: small batches and few epochs, for a first look on a CPU."
+    ),
+]
+Length = Annotated[
+    float, arg(metavar="TIMES", help="Every phase so many times as long: 0.5 is half.")
+]
+MODEL, DENSE, CURVE = "model", "dense", "curve.json"
+
+
+def shrink(
+    *,
+    data: DataSource,
+    sparsity: Sparsity = None,
+    keep: Keep = None,
+    at_least: AtLeast = None,
+    out: Out = None,
+    course: CourseName = "default",
+    length: Length = 1.0,
+    seed: Seed = 0,
+    device: Device = "auto",
+    precision: Precision = "fp32",
+    protocol: Protocol = None,
+    fold: FoldName = None,
+    heads: Heads = 16,
+    filters: Filters = 128,
+    chunks: Chunks = 32,
+    channels: Kinds = ("coordinates",),
+    skip_bad: SkipBad = False,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> int:
+    """Train a network on recordings, prune it while it trains, tune it, and save it.
+
+    Every connection that is kept is on a path from an input to an output. Networks are trained on
+    variants of the recordings, and small ones learn from dense ones.
+
+      trellis shrink --data hands45 --sparsity 0.999
+      trellis shrink --data csv:recordings --at-least 0.9 --out small
+
+    Killed? The same command goes on where it stopped, and ends with the same model. Then
+    `trellis evaluate small/model wave.csv`, or open small/report.html.
+    """
+    settings = _course(course, length)
+    place = chosen_device(device, precision)
+    asked = _asked(sparsity, keep, at_least)
+    folder = _folder(data, asked, seed, fold) if out is None else out
+    _check(folder, overwrite=overwrite)
+    found = skeleton.load(data, protocol=protocol, skip_bad=skip_bad, progress=True)
+    chosen = chosen_fold(found, fold)
+    fresh = skeleton.Recogniser.fresh(
+        found, chosen, chunks=chunks, kinds=channels, seed=seed, heads=heads, filters=filters
+    )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TrellisError(f"cannot make the folder {str(folder)!r}: {error.strerror}") from error
+    with locked(folder):
+        _check(folder, overwrite=overwrite)  # somebody may have come first
+        with phases_bar() as watch:
+            made = shrunk(
+                fresh, found, chosen, settings, sparsity=sparsity, keep=keep, at_least=at_least,
+                seed=seed, device=place, precision=precision, folder=folder,
+                about={"protocol": protocol, "length": length}, watch=watch,
+            )  # fmt: skip
+        _write(folder, made)
+        if as_json:
+            print_json(_summary(folder, made))
+        else:
+            _print(folder, made, found, chosen)
+        for checkpoint in folder.glob(".*.safetensors"):
+            remove_checkpoint(checkpoint)
+    return 0
+
+
+def _course(name: str, length: float) -> Course:
+    course = course_named(name)
+    if not (math.isfinite(length) and length > 0):
+        raise TrellisError(f"--length {length!r}: give a number above 0, such as 0.5")
+    epochs = {
+        each: max(1, round(getattr(course.recipe, each) * length))
+        for each in ("epochs", "prune_epochs", "prune_every", "tune_epochs")
+    }
+    return dataclasses.replace(course, recipe=dataclasses.replace(course.recipe, **epochs))
+
+
+def _asked(sparsity: float | None, keep: int | None, at_least: float | None) -> str:
+    """What was asked for, in a word; one thing only."""
+    given = {"sparsity": sparsity, "keep": keep, "at-least": at_least}
+    found = [f"{name}-{value:g}" for name, value in given.items() if value is not None]
+    if len(found) != 1:
+        raise TrellisError(
+            "give one of --sparsity (such as 0.999), --keep (a number of connections) and "
+            "--at-least (an accuracy to hold, such as 0.9)"
+        )
+    if sparsity is not None and not 0 <= sparsity < 1:
+        meant = f"; did you mean {sparsity / 100:g}?" if 1 < sparsity < 100 else ""
+        raise TrellisError(
+            f"--sparsity {sparsity:g} is out of range: it is the fraction removed, from 0 to below "
+            f"1{meant}"
+        )
+    if at_least is not None and not 0 < at_least <= 1:
+        meant = f"; did you mean {at_least / 100:g}?" if 1 < at_least <= 100 else ""
+        raise TrellisError(
+            f"--at-least {at_least:g} is out of range: it is a share, above 0 and up to 1{meant}"
+        )
+    return found[0]
+
+
+def _folder(data: str, asked: str, seed: int, fold: str | None) -> Path:
+    """A name for the run: the same for the same command, so that it goes on."""
+    parts = [data, asked, *([f"fold-{fold}"] if fold else []), f"seed-{seed}"]
+    words = (re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-.")[-60:] for part in parts)
+    return Path("runs") / f"shrink-{'-'.join(words)}"
+
+
+def _check(folder: Path, *, overwrite: bool) -> None:
+    if is_saved(folder / MODEL) and not overwrite:
+        raise TrellisError(
+            f"{str(folder)!r} holds a finished run: name another folder with --out, or pass "
+            "--overwrite"
+        )
+    if folder.exists() and not folder.is_dir():
+        raise TrellisError(f"cannot write {str(folder)!r}: it is a file; name a folder")
+    first = next((each for each in (folder, *folder.parents) if each.exists()), folder)
+    check_writable(first / "model")
+
+
+def _write(folder: Path, made: Outcome) -> None:
+    if made.curve:
+        points = [point.to_dict() for point in made.curve]
+        with replacing(folder / CURVE) as [draft]:
+            draft.write_text(json.dumps(points, indent=2) + "\n")
+    made.dense.save(folder / DENSE)
+    made.small.save(folder / MODEL)  # last: a folder that has it is finished
+
+
+def _summary(folder: Path, made: Outcome) -> dict[str, Any]:
+    return {
+        "out": str(folder),
+        "kept": made.kept,
+        "total": made.total,
+        "sparsity": 1 - made.kept / made.total,
+        "at_least": made.at_least,
+        "met": made.met,
+        "dense": made.dense.history[-1]["metrics"],
+        "small": made.small.history[-1]["metrics"],
+        "curve": [point.to_dict() for point in made.curve],
+    }
+
+
+def _print(folder: Path, made: Outcome, data: Skeletons, fold: Fold) -> None:
+    to = console()
+    if made.curve:
+        rows = table(["connections", "removed", "held-out accuracy", ""], words=0)
+        for point in made.curve:
+            held = "" if made.at_least is None or point.accuracy < made.at_least else "holds"
+            share = f"{100 * (1 - point.kept / point.total):.5g} %"
+            rows.add_row(f"{point.kept:,}", share, percent(point.accuracy), held)
+        show(rows, to)
+        to.print()
+        to.print(_verdict(made), soft_wrap=True)
+        to.print()
+    rows = table(["network", "connections", "removed", "top-1", "mean-class", "training"])
+    for name, kept, recogniser in (
+        ("dense", made.total, made.dense),
+        ("small", made.kept, made.small),
+    ):
+        scores = recogniser.history[-1]["metrics"]
+        rows.add_row(
+            name, f"{kept:,}", f"{100 * (1 - kept / made.total):.5g} %",
+            *(percent(scores[key]) for key in ("top1", "mean_class", "train_top1")),
+        )  # fmt: skip
+    show(rows, to)
+    lines = [
+        "",
+        f"{described(data)}, fold {fold.name}: top-1 and mean-class on {len(fold.test):,} test "
+        f"recordings, trained on {len(fold.train):,}; one seed.",
+        *left_out_lines(data),
+        f"wrote {folder / MODEL}, {folder / DENSE}",
+    ]
+    to.print("\n".join(lines), soft_wrap=True)
+    tell(folder / "report.html", model_report(models_in(folder, None), data, fold))
+
+
+def _verdict(made: Outcome) -> str:
+    assert made.at_least is not None
+    if made.met:
+        return (
+            f"{made.kept:,} connections are the fewest of those tried that hold "
+            f"{percent(made.at_least)} on the recordings held out; this network is now made from "
+            "all training recordings:"
+        )
+    best = max(point.accuracy for point in made.curve)
+    return (
+        f"no network of this kind held {percent(made.at_least)} on the recordings held out: the "
+        f"best had {percent(best)}, {100 * (made.at_least - best):.1f} points short. Here is one "
+        f"of its size, {made.kept:,} connections, made from all training recordings:"
+    )

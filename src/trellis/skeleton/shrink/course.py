@@ -1,0 +1,83 @@
+"""How a network is made small: every setting in one visible block."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...errors import TrellisError
+from ...train import Recipe
+from ..augmentation import Augmentation
+from ..choosing import BY_LAYER, PATHS
+
+
+@dataclass(frozen=True)
+class Course:
+    """Train, prune gradually, tune: three phases of one ``recipe``.
+
+    First ``teachers`` dense networks are trained, alike but for their seeds. The first of them is
+    then pruned while it trains on: along ``curve`` (`trellis.Schedule`), by ``method``, what a
+    connection is worth being its magnitude times its gradient to the power ``sensitivity``
+    (`trellis.train.shrinking.Shrinking`). In this phase and when it is tuned, it learns from the
+    average of the teachers' answers as well as from labels: ``weight`` is their share of the loss,
+    ``temperature`` how much those are flattened. With a weight of 0 they teach nothing, and only
+    one is trained.
+    """
+
+    recipe: Recipe
+    augmentation: Augmentation | None = field(default_factory=Augmentation)
+    teachers: int = 4
+    weight: float = 0.7
+    temperature: float = 2.0
+    method: str = "viterbi"
+    sensitivity: float = 0.5
+    curve: str = "geometric"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.teachers, bool) or not isinstance(self.teachers, int):
+            raise TrellisError(f"teachers={self.teachers!r} is not a whole number")
+        if self.teachers < 1:
+            raise TrellisError(f"teachers={self.teachers!r}: give 1 or more, or weight=0 for none")
+        if self.method not in (*PATHS, BY_LAYER):
+            known = ", ".join((*PATHS, BY_LAYER))
+            raise TrellisError(f"method={self.method!r} is unknown: {known}")
+        if not 0 <= self.sensitivity <= 1:
+            raise TrellisError(f"sensitivity={self.sensitivity!r} is not from 0 to 1")
+
+    @property
+    def dense_networks(self) -> int:
+        """How many dense networks are trained."""
+        return self.teachers if self.weight > 0 else 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """For a file: what JSON can hold."""
+        own = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        augmentation = None if self.augmentation is None else self.augmentation.to_dict()
+        return own | {"recipe": self.recipe.to_dict(), "augmentation": augmentation}
+
+
+_COMMON: dict[str, Any] = {"schedule": "cosine", "decay": 0.1, "smoothing": 0.1, "noise": 0.05}
+_RATES: dict[str, Any] = {"rate": 3e-3, "prune_rate": 3e-3, "tune_rate": 1e-2}
+_LONG: dict[str, Any] = {
+    "epochs": 2000,
+    "prune_epochs": 3000,
+    "prune_every": 30,
+    "tune_epochs": 3000,
+}
+_SHORT: dict[str, Any] = {"epochs": 40, "prune_epochs": 40, "prune_every": 2, "tune_epochs": 40}
+COURSES = {
+    "default": Course(Recipe("shrink", **_LONG, **_RATES, **_COMMON)),
+    "quick": Course(Recipe("shrink quick", **_SHORT, batch=100, **_RATES, **_COMMON), teachers=1),
+}
+
+
+def course_named(name: str, **changes: Any) -> Course:
+    """The course called ``name``, with some settings changed.
+
+    >>> course_named("quick", weight=0).dense_networks
+    1
+    """
+    if name not in COURSES:
+        raise TrellisError(f"course {name!r} is unknown: it is one of {', '.join(COURSES)}")
+    return dataclasses.replace(COURSES[name], **changes)

@@ -1,0 +1,149 @@
+"""The phases of a course, for a stack of networks at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...errors import TrellisError
+from ...train import Forward, Teachers, Training, Weights, forward_of, run, stack
+from ...train.schedule import Schedule
+from ...train.shrinking import Chooses, Shrinking
+from ..choosing import chooser
+from ..fitting import feed_of, seeing
+from ..gcn import GCN
+from ..recogniser import Recogniser
+from .course import Course
+
+Watch = Callable[[str, Training], None]  # a phase's name and where it is
+_APART = 1_000_003  # between seeds: of a network's phases, and of teachers
+
+
+class Small(NamedTuple):
+    """A stack of networks and their masks."""
+
+    weights: Weights
+    masks: dict[str, Tensor]
+
+
+class Maker:
+    """Makes networks like a recogniser's, on recordings x (recordings, joints, chunks * 3), labels
+    y: all of them at once, as a stack.
+
+    With ``folder`` every phase keeps a checkpoint there, under its own name: whatever was done
+    before is not done again, and the result is the same. ``about`` is what else must be the same
+    for that.
+    """
+
+    def __init__(
+        self,
+        recogniser: Recogniser,
+        x: Tensor,
+        y: Tensor,
+        course: Course,
+        *,
+        device: torch.device | str = "cpu",
+        precision: str = "fp32",
+        folder: Path | None = None,
+        about: Mapping[str, Any] | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        self.recogniser, self.course = recogniser, course
+        self.device, self.precision = torch.device(device), precision
+        self.x, self.y = x.to(self.device), y.to(self.device)
+        self.folder, self.about, self.watch = folder, dict(about or {}), watch
+        self.connections = sum(self.choose.sizes.values())
+
+    @cached_property
+    def choose(self) -> Chooses:
+        return chooser(self.recogniser.model, self.course.method)
+
+    @cached_property
+    def forward(self) -> Forward:
+        model = self.recogniser.model.to(self.device)
+        return seeing(self.recogniser.channels, forward_of(model))
+
+    def train(self, seeds: Sequence[int], phase: str = "training") -> Weights:
+        """Dense networks, from the weights that their seeds start from."""
+        weights = stack([self._fresh(seed) for seed in seeds])
+        weights = {name: weight.to(self.device) for name, weight in weights.items()}
+        return self._trained(phase, weights, list(seeds)).weights
+
+    def teacher_seeds(self, seed: int) -> list[int]:
+        """The seeds of the dense networks for one small one: its own comes first."""
+        return [seed + i * _APART for i in range(self.course.dense_networks)]
+
+    def teachers(self, weights: Weights) -> Teachers | None:
+        """Trained networks as teachers, if the course has any."""
+        course = self.course
+        if course.weight == 0:
+            return None
+        return Teachers(self.forward, weights, course.weight, course.temperature)
+
+    def shrinking(self, targets: Sequence[int]) -> Shrinking:
+        """When how much goes. A target that cannot be promised is refused here."""
+        recipe = self.course.recipe
+        when: dict[str, int] = {"end": recipe.prune_epochs, "every": recipe.prune_every}
+        if self.course.curve == "one-shot":
+            when = {"begin": recipe.prune_epochs}
+        schedule = Schedule(self.course.curve, **when)
+        return Shrinking(schedule, tuple(targets), self.choose, self.course.sensitivity)
+
+    def shrink(
+        self,
+        dense: Weights,
+        targets: Sequence[int],
+        seeds: Sequence[int],
+        teachers: Teachers | None,
+        name: str = "",
+    ) -> Small:
+        """Networks pruned to ``targets[i]`` connections from a stack of dense ones, and tuned."""
+        shrinking = self.shrinking(targets)
+        weights = {key: weight.clone() for key, weight in dense.items()}
+        phases = [f"{phase} {name}".strip() for phase in ("pruning", "tuning")]
+        pruned = self._trained(
+            phases[0], weights, [s + _APART // 2 for s in seeds],
+            teachers=teachers, shrinking=shrinking,
+        )  # fmt: skip
+        masks = {key: mask.clone() for key, mask in pruned.masks.items()}
+        tuned = self._trained(
+            phases[1], weights, [s + _APART // 3 for s in seeds],
+            teachers=teachers, masks=masks, tune=True,
+        )  # fmt: skip
+        return Small(tuned.weights, masks)
+
+    def _trained(self, phase: str, weights: Weights, seeds: list[int], **options: Any) -> Training:
+        training = Training(
+            self.forward, weights, self.x, self.y, self.course.recipe, seeds=seeds,
+            precision=self.precision,
+            feed=feed_of(self.recogniser, self.course.augmentation, seeds, self.device),
+            **options,
+        )  # fmt: skip
+        path = None
+        if self.folder is not None:
+            path = self.folder / f".{phase.replace(' ', '-')}.safetensors"
+        watch = self.watch
+        run(
+            training,
+            path,
+            about=self.about | {"phase": phase, "course": self.course.to_dict()},
+            watch=None if watch is None else lambda each: watch(phase, each),
+        )
+        return training
+
+    def _fresh(self, seed: int) -> GCN:
+        """The network that a seed starts from: the same on every device."""
+        given = self.recogniser.model
+        if given.described()["limited"] or given.described()["fixed"]:
+            raise TrellisError(
+                "attention that is limited to a skeleton's bones is not made small yet: train it "
+                "with `--bones free` or start"
+            )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return GCN(**given.sizes)

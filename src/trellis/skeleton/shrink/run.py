@@ -1,0 +1,170 @@
+"""From recordings to a small recogniser: everything that ``trellis shrink`` does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...errors import TrellisError
+from ...masks import Masks
+from ...select.budget import budget as exact_budget
+from ...train import Teachers, Weights, accuracies, unstack
+from ..fitting import metrics
+from ..gcn import GCN
+from ..recogniser import Recogniser
+from ..skeletons import Fold, Indices, Skeletons
+from .course import Course
+from .maker import Maker, Small, Watch
+from .search import Point, held_out, ladder, smallest
+
+_TOGETHER = {"cpu": 1, "cuda": 32}  # networks that train as fast as one
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A ``small`` recogniser and the ``dense`` one it was made of; ``curve`` is what a search
+    measured, largest network first. ``met`` is whether the small one held what was asked of it
+    on the recordings held out; None where nothing was."""
+
+    dense: Recogniser
+    small: Recogniser
+    kept: int
+    total: int
+    curve: tuple[Point, ...] = ()
+    at_least: float | None = None
+    met: bool | None = None
+
+
+def shrink(
+    recogniser: Recogniser,
+    data: Skeletons,
+    fold: Fold,
+    course: Course,
+    *,
+    sparsity: float | None = None,
+    keep: int | None = None,
+    at_least: float | None = None,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    precision: str = "fp32",
+    folder: Path | None = None,
+    about: Mapping[str, Any] | None = None,
+    watch: Watch | None = None,
+) -> Outcome:
+    """Train, prune gradually and tune networks like an untrained ``recogniser``'s on a fold.
+
+    Give ``sparsity`` or ``keep``; or ``at_least``, an accuracy on a quarter of the training
+    recordings, held out: then the smallest network that has it is searched for, and one of that
+    size is made from all training recordings. Test recordings are looked at when all is done.
+    """
+    if sum(given is not None for given in (sparsity, keep, at_least)) != 1:
+        raise TrellisError(
+            "give one of sparsity (the fraction removed, such as 0.999), keep (how many "
+            f"connections stay) and at_least (an accuracy to hold, such as 0.9); got "
+            f"sparsity={sparsity!r}, keep={keep!r}, at_least={at_least!r}"
+        )
+    if at_least is not None and not 0 < at_least <= 1:
+        raise TrellisError(f"at_least={at_least!r} is not an accuracy above 0 and up to 1")
+    options: dict[str, Any] = {
+        "device": device, "precision": precision, "folder": folder, "watch": watch,
+        "about": dict(about or {}) | {"seed": seed},
+    }  # fmt: skip
+    labels = recogniser.labels(data)
+
+    def maker(chosen: Indices) -> Maker:
+        x = torch.from_numpy(recogniser.places([data.sequences[i] for i in chosen]))
+        return Maker(recogniser, x, torch.from_numpy(labels[chosen]), course, **options)
+
+    whole = maker(fold.train)
+    least = max(whole.choose.least, 1)
+    curve: tuple[Point, ...] = ()
+    met = None
+    if at_least is None:
+        target = exact_budget(whole.connections, sparsity, keep)
+        whole.shrinking([target])  # refused before anybody has waited
+    else:
+        target, curve, met = _searched(whole, maker, data, fold, labels, at_least, least, seed)
+    dense, small = _made(whole, target, seed)
+    facts = {
+        "source": data.source,
+        "synthetic": data.synthetic,
+        "fold": fold.name,
+        "recordings": {"train": len(fold.train), "test": len(fold.test)},
+        "seed": seed,
+        "precision": precision,
+        "device": torch.device(device).type,
+        **dict(about or {}),
+    }
+    model = recogniser.model.to("cpu")
+    recipe = course.recipe.to_dict()
+    large = _recogniser(recogniser, model, {n: w[:1] for n, w in dense.items()}, None)
+    large = large.after(
+        step="train", recipe=recipe, augmentation=course.to_dict()["augmentation"],
+        metrics=metrics(large, data, fold), **facts,
+    )  # fmt: skip
+    little = _recogniser(recogniser, model, small.weights, small.masks)
+    little = little.after(
+        step="shrink", course=course.to_dict(), recipe=recipe, kept=target,
+        total=whole.connections, at_least=at_least, metrics=metrics(little, data, fold), **facts,
+    )  # fmt: skip
+    return Outcome(large, little, target, whole.connections, curve, at_least, met)
+
+
+def _made(maker: Maker, target: int, seed: int, name: str = "") -> tuple[Weights, Small]:
+    seeds = maker.teacher_seeds(seed)
+    dense = maker.train(seeds, f"training {name}".strip())
+    first = {key: weight[:1] for key, weight in dense.items()}
+    return dense, maker.shrink(first, [target], [seed], maker.teachers(dense), name)
+
+
+def _searched(
+    whole: Maker,
+    maker: Any,
+    data: Skeletons,
+    fold: Fold,
+    labels: Indices,
+    at_least: float,
+    least: int,
+    seed: int,
+) -> tuple[int, tuple[Point, ...], bool]:
+    """The budget of the smallest network that holds ``at_least``, or else of the best."""
+    learn, judge = held_out(labels, fold.train, seed)
+    trial: Maker = maker(learn)
+    dense = trial.train(trial.teacher_seeds(seed), "search: training")
+    teachers: Teachers | None = trial.teachers(dense)
+    places = whole.recogniser.places([data.sequences[i] for i in judge])
+    x = torch.from_numpy(places).to(trial.device)
+    y = torch.from_numpy(labels[judge]).to(trial.device)
+
+    def measure(budgets: list[int]) -> list[float]:
+        starts = {n: w[:1].expand(len(budgets), *w.shape[1:]) for n, w in dense.items()}
+        name = f"{budgets[0]}-{budgets[-1]}" if len(budgets) > 1 else str(budgets[0])
+        small = trial.shrink(starts, budgets, [seed] * len(budgets), teachers, f"search {name}")
+        found: Tensor = accuracies(trial.forward, small.weights, x, y)
+        return [float(value) for value in found]
+
+    rungs = ladder(trial.connections, least)
+    together = _TOGETHER[trial.device.type]
+    target, found = smallest(rungs, measure, at_least, together)
+    curve = tuple(Point(kept, trial.connections, found[kept]) for kept in sorted(found)[::-1])
+    if target is not None:
+        return target, curve, True
+    best = max(curve, key=lambda point: (point.accuracy, -point.kept))
+    return best.kept, curve, False
+
+
+def _recogniser(
+    like: Recogniser, model: GCN, weights: Weights, masks: Mapping[str, Tensor] | None
+) -> Recogniser:
+    own = GCN(**model.sizes)
+    unstack({name: weight.cpu() for name, weight in weights.items()}, [own])
+    if masks is not None:
+        Masks({name: mask[0].cpu() for name, mask in masks.items()}).apply(own)
+    return Recogniser(
+        own, like.chunks, like.normalisation, like.classes, like.layout, like.history, like.kinds
+    )

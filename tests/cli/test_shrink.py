@@ -1,0 +1,124 @@
+"""``trellis shrink``."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.cli.arms import SMALL, SOURCE
+from tests.cli.conftest import Run
+from tests.skeleton.moving import arms, write_npz
+from trellis.masks import masks_of
+from trellis.skeleton import Recogniser, load
+from trellis.skeleton.shrink import Outcome
+from trellis.skeleton.shrink import run as running
+
+SHRINK = ("shrink", "--data", SOURCE, "--course", "quick", "--length", "0.3", *SMALL)
+
+
+@pytest.fixture(autouse=True)
+def _recordings(tmp_path: Path) -> None:
+    write_npz(tmp_path / "arms.npz", arms())
+
+
+def test_a_folder_with_a_small_and_a_dense_model_and_a_report(run: Run, tmp_path: Path) -> None:
+    ran = run(*SHRINK, "--sparsity", "0.9")
+    assert ran.status == 0, ran.err
+    folder = Path("runs/shrink-npz-arms.npz-sparsity-0.9-seed-0")
+    assert sorted(os.listdir(folder)) == ["dense", "model", "report.html"]
+    small, dense = (Recogniser.load(folder / name) for name in ("model", "dense"))
+    total = sum(p.numel() for p in dense.model.parameters())
+    assert masks_of(small.model).kept == total // 10
+    for text in ("dense", "small", f"{total:,}", f"{total // 10:,}", "90", "36", "report.html"):
+        assert text in ran.out
+    assert ran.err == ""
+    again = run("evaluate", str(folder / "model"), "--data", SOURCE, "--json")
+    assert again.json["top1"] == small.history[-1]["metrics"]["top1"]
+    refused = run(*SHRINK, "--sparsity", "0.9")
+    assert refused.status == 2 and "holds a finished run" in refused.err
+
+
+def test_a_search_shows_what_it_tried(run: Run) -> None:
+    ran = run(*SHRINK, "--at-least", "0.4", "--out", "s")
+    assert ran.status == 0, ran.err
+    points = json.loads(Path("s/curve.json").read_text())
+    assert {"sparsity", "kept", "validation_top1"} == points[0].keys()
+    for point in points:
+        assert f"{point['kept']:,}" in ran.out
+    assert "the fewest of those tried that hold 40.0 %" in ran.out
+
+
+def test_a_target_that_cannot_be_met_says_how_far(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "accuracies", lambda *_: torch.tensor([0.25]))
+    ran = run(*SHRINK, "--at-least", "0.9", "--out", "s")
+    assert ran.status == 0, ran.err
+    assert "no network of this kind held 90.0 %" in ran.out
+    assert "the best had 25.0 %, 65.0 points short" in ran.out
+    assert Recogniser.load("s/model").history[-1]["at_least"] == 0.9
+
+
+def test_json(run: Run) -> None:
+    ran = run(*SHRINK, "--keep", "60", "--out", "s", "--json")
+    assert ran.status == 0, ran.err
+    assert ran.json["kept"] == 60 and ran.json["met"] is None and ran.json["curve"] == []
+    assert ran.json["small"].keys() == {"top1", "mean_class", "train_top1"}
+
+
+def test_killed_while_tuning_it_goes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    straight = run(*SHRINK, "--keep", "60", "--out", "a", "--json")
+    original = running._recogniser
+
+    def killed(*_: object) -> Outcome:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "_recogniser", killed)
+    assert run(*SHRINK, "--keep", "60", "--out", "b", "--json").status == 130
+    assert not Path("b/model").exists() and list(Path("b").glob(".*.safetensors"))
+    monkeypatch.setattr(running, "_recogniser", original)
+    resumed = run(*SHRINK, "--keep", "60", "--out", "b", "--json")
+    assert resumed.json == straight.json | {"out": "b"}
+    assert not list(Path("b").glob(".*.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ((), "give one of --sparsity"),
+        (("--sparsity", "0.9", "--keep", "60"), "give one of --sparsity"),
+        (("--sparsity", "99"), "did you mean 0.99?"),
+        (("--at-least", "90"), "did you mean 0.9?"),
+        (("--keep", "3"), "keep 9 or more"),
+        (("--keep", "60", "--length", "-1"), "--length -1.0: give a number above 0"),
+        (("--keep", "60", "--out", "arms.npz"), "it is a file; name a folder"),
+        (("--keep", "60", "--out", "arms.npz/s"), "arms.npz"),
+        (("--keep", "60", "--fold", "9"), "--fold '9'"),
+    ],
+)
+def test_one_line_for_what_cannot_be(run: Run, words: tuple[str, ...], text: str) -> None:
+    ran = run(*SHRINK, *words)
+    assert ran.status == 2
+    assert text in ran.err and ran.err.count("\n") == 1
+    assert not list(Path().glob("**/*.safetensors"))
+
+
+def test_train_and_tune_take_channels_and_augmentation(run: Run) -> None:
+    words = ("--epochs", "5", "--augment", *SMALL)
+    ran = run("train", SOURCE, "--out", "m", "--channels", "coordinates", "bones", *words)
+    assert ran.status == 0, ran.err
+    saved = Recogniser.load("m")
+    assert saved.kinds == ("coordinates", "bones")
+    assert saved.model.sizes["channels"] == 2 * 18
+    assert saved.history[-1]["augmentation"]["crop"] == 0.75
+    assert saved.inputs(load(SOURCE).sequences[:2]).shape == (2, 4, 36)
+    assert run("prune", "m", "--sparsity", "0.5", "--out", "p").status == 0
+    assert (
+        run("tune", "p", "--data", SOURCE, "--out", "t", "--epochs", "3", "--augment").status == 0
+    )
+    assert Recogniser.load("t").kinds == saved.kinds
+    assert run("evaluate", "t", "--data", SOURCE).status == 0

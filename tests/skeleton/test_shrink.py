@@ -1,0 +1,192 @@
+"""From recordings to a small recogniser."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import trellis
+from tests.skeleton.moving import arms
+from trellis import TrellisError
+from trellis.skeleton import Recogniser, evaluated
+from trellis.skeleton.shrink import Course, Outcome, course_named, shrink
+from trellis.skeleton.shrink.search import held_out, ladder, smallest
+from trellis.train import Training
+
+DATA = arms()
+(FOLD,) = DATA.folds
+EPOCHS: dict[str, Any] = {"epochs": 20, "prune_epochs": 20, "prune_every": 4, "tune_epochs": 20}
+
+
+def course(**changes: Any) -> Course:
+    quick = course_named("quick", **{"teachers": 2} | changes)
+    return dataclasses.replace(quick, recipe=dataclasses.replace(quick.recipe, **EPOCHS))
+
+
+def fresh(**options: Any) -> Recogniser:
+    return Recogniser.fresh(DATA, FOLD, chunks=6, heads=3, filters=8, **options)
+
+
+def made(given: Course | None = None, **options: Any) -> Outcome:
+    recogniser = options.pop("recogniser", None) or fresh()
+    return shrink(recogniser, options.pop("data", DATA), FOLD, given or course(), **options)
+
+
+def same(ours: Recogniser, theirs: Recogniser) -> bool:
+    mine, other = ours.model.state_dict(), theirs.model.state_dict()
+    return mine.keys() == other.keys() and all(torch.equal(mine[n], other[n]) for n in mine)
+
+
+@pytest.mark.parametrize("kinds", [("coordinates",), ("coordinates", "velocity", "bones")])
+def test_it_keeps_what_was_asked_for_and_all_of_it_lives(kinds: tuple[str, ...]) -> None:
+    outcome = made(recogniser=fresh(kinds=kinds), sparsity=0.9)
+    model = outcome.small.model
+    sizes = model.sizes
+    audit = trellis.audit(model, torch.zeros(1, sizes["nodes"], sizes["channels"]))
+    assert outcome.kept == audit.kept == audit.live == outcome.total // 10
+    assert audit.outputs_reached == audit.outputs
+    for recogniser in (outcome.dense, outcome.small):
+        step = recogniser.history[-1]
+        assert step["metrics"]["top1"] == evaluated(recogniser, DATA, FOLD.test).top1
+        assert recogniser.kinds == kinds
+    assert outcome.small.history[-1]["kept"] == outcome.kept
+    assert outcome.dense.history[-1]["metrics"]["train_top1"] > 0.5  # it did learn
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"weight": 0.0},
+        {"augmentation": None},
+        {"method": "synflow"},
+        {"curve": "one-shot"},
+        {"method": "magnitude by layer", "sensitivity": 0.0},
+    ],
+    ids=str,
+)
+def test_every_part_can_be_changed(changes: dict[str, Any]) -> None:
+    outcome = made(course(**changes), keep=60)
+    masks = trellis.masks_of(outcome.small.model)
+    assert masks.kept == 60
+    assert not same(outcome.small, made(keep=60).small)
+
+
+def test_the_same_seed_gives_the_same_network_and_another_another() -> None:
+    first, again, other = (made(keep=60, seed=seed) for seed in (1, 1, 2))
+    assert same(first.small, again.small) and same(first.dense, again.dense)
+    assert not same(first.small, other.small) and not same(first.dense, other.dense)
+
+
+@pytest.mark.parametrize("phase", ["training", "pruning", "tuning"])
+def test_killed_in_any_phase_it_goes_on_and_ends_the_same(phase: str, tmp_path: Path) -> None:
+    class Killed(Exception):
+        pass
+
+    def kill(now: str, training: Training) -> None:
+        if now == phase and training.epochs_done == 11:
+            raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trellis.train.checkpoint.EVERY", 0.0)
+        with pytest.raises(Killed):
+            made(keep=60, folder=tmp_path, watch=kill)
+    seen: list[tuple[str, int]] = []
+    resumed = made(
+        keep=60, folder=tmp_path, watch=lambda now, each: seen.append((now, each.epochs_done))
+    )
+    assert seen[0] == (phase, 11)  # the epoch that was not kept is done again, none before it
+    assert same(resumed.small, made(keep=60).small)
+    with pytest.raises(TrellisError, match="another training"):
+        made(keep=61, folder=tmp_path)
+
+
+def test_a_search_never_looks_at_test_recordings() -> None:
+    outcome = made(at_least=0.5)
+    sequences = list(DATA.sequences)
+    for i in FOLD.test:
+        sequences[i] = np.zeros_like(sequences[i])
+    blind = made(at_least=0.5, data=dataclasses.replace(DATA, sequences=tuple(sequences)))
+    assert (outcome.curve, outcome.kept, outcome.met) == (blind.curve, blind.kept, blind.met)
+    assert same(outcome.small, blind.small)
+    assert outcome.met and outcome.kept == min(
+        point.kept for point in outcome.curve if point.accuracy >= 0.5
+    )
+
+
+def test_what_cannot_be_held_ends_with_the_best() -> None:
+    outcome = made(course(augmentation=None), at_least=1.0)
+    if outcome.met:  # so easy on this machine that it can
+        return
+    best = max(point.accuracy for point in outcome.curve)
+    assert outcome.kept in [point.kept for point in outcome.curve if point.accuracy == best]
+
+
+@given(st.integers(1, 3_000_000), st.integers(1, 200))
+def test_a_ladder_goes_from_all_to_the_least(total: int, least: int) -> None:
+    total = max(total, least)
+    rungs = ladder(total, least)
+    assert rungs[0] == total and least <= rungs[-1] < max(2 * least, least + 2)
+    assert rungs == sorted(rungs, reverse=True)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=12), st.integers(0, 5))
+def test_all_at_once_finds_the_smallest_that_holds(accuracies: list[int], wanted: int) -> None:
+    rungs = list(range(len(accuracies), 0, -1))
+    by_rung = dict(zip(rungs, accuracies, strict=True))
+    found, measured = smallest(rungs, lambda some: [by_rung[r] for r in some], wanted, together=99)
+    holds = [rung for rung, value in by_rung.items() if value >= wanted]
+    assert found == (min(holds) if holds else None) and measured == by_rung
+
+
+@given(st.integers(1, 40), st.integers(0, 40))
+def test_halving_finds_it_too_where_smaller_is_never_better(count: int, holding: int) -> None:
+    rungs = list(range(count, 0, -1))
+    asked: list[int] = []
+
+    def measure(some: list[int]) -> list[float]:
+        asked.extend(some)
+        return [1.0 if rung > count - holding else 0.0 for rung in some]
+
+    found, _ = smallest(rungs, measure, 0.5, together=1)
+    assert found == (max(count - holding + 1, 1) if holding else None)
+    assert len(asked) <= count.bit_length() and len(set(asked)) == len(asked)
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=60), st.integers(0, 9))
+def test_a_quarter_of_each_class_is_held_out(labels: list[int], seed: int) -> None:
+    classes = np.array(labels, np.int64)
+    chosen = np.arange(len(classes))
+    counts = np.bincount(classes)
+    if counts.max() < 2:
+        with pytest.raises(TrellisError, match="--sparsity instead of --at-least"):
+            held_out(classes, chosen, seed)
+        return
+    learn, judge = held_out(classes, chosen, seed)
+    assert sorted([*learn, *judge]) == chosen.tolist()
+    for label in np.unique(classes):
+        held = int((classes[judge] == label).sum())
+        assert held == (max(counts[label] // 4, 1) if counts[label] > 1 else 0)
+
+
+def test_refusals() -> None:
+    with pytest.raises(TrellisError, match="give one of sparsity"):
+        made()
+    with pytest.raises(TrellisError, match="give one of sparsity"):
+        made(sparsity=0.9, keep=10)
+    with pytest.raises(TrellisError, match=r"at_least=90 is not an accuracy"):
+        made(at_least=90)
+    with pytest.raises(TrellisError, match=r"8 connections may not be enough.*keep 9 or more"):
+        made(keep=8)
+    with pytest.raises(TrellisError, match="teachers=0: give 1 or more"):
+        course(teachers=0)
+    with pytest.raises(TrellisError, match="'best' is unknown: viterbi, synflow"):
+        course(method="best")
+    with pytest.raises(TrellisError, match="course 'slow' is unknown"):
+        course_named("slow")

@@ -1,0 +1,109 @@
+"""Gradual pruning of a stack."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import trellis
+from tests.train.networks import CHANNELS, NODES, gcn, recordings
+from trellis import Schedule, TrellisError
+from trellis.skeleton.choosing import chooser
+from trellis.train import Training, forward_of, recipe_named, run, stack
+from trellis.train.shrinking import OneByOne, Shrinking
+
+EPOCHS = 12
+RECIPE = recipe_named("default", prune_epochs=EPOCHS, prune_every=3, tune_epochs=4)
+SCHEDULE = Schedule("geometric", end=EPOCHS, every=3)
+TARGETS = (20, 40, 90)
+
+
+def training(
+    targets: tuple[int, ...] = TARGETS, seeds: tuple[int, ...] = (0, 1, 2), blocks: int = 1
+) -> Training:
+    models = [gcn(seed, blocks=blocks) for seed in seeds]
+    x, y = recordings(30)
+    shrinking = Shrinking(SCHEDULE, targets, chooser(models[0].float()), sensitivity=0.5)
+    forward = forward_of(models[0].double())
+    return Training(
+        forward, stack([m.double() for m in models]), x, y, RECIPE, seeds=seeds, shrinking=shrinking
+    )
+
+
+def counts(made: Training) -> list[int]:
+    return sum(mask.flatten(1).sum(1) for mask in made.masks.values()).tolist()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_at_every_renewal_the_budget_is_met_and_all_of_it_lives(blocks: int) -> None:
+    made = training(blocks=blocks)
+    plans = made.shrinking.plans if made.shrinking is not None else []
+    while not made.done:
+        made.epoch()
+        expected = [plan.budget(made.epochs_done - made.epochs_done % 3) for plan in plans]
+        assert counts(made) == expected
+        for i, budget in enumerate(expected):
+            model = gcn(0, blocks=blocks)
+            trellis.Masks({name: mask[i] for name, mask in made.masks.items()}).apply(model)
+            assert trellis.audit(model, torch.zeros(1, NODES, CHANNELS).double()).live == budget
+        for name, mask in made.masks.items():
+            for tensor in (made.weights[name], made.adam.means[name], made.adam.squares[name]):
+                assert (tensor[~mask] == 0).all()
+    assert counts(made) == list(TARGETS)
+
+
+def test_a_network_is_the_same_alone_and_in_a_stack() -> None:
+    together = training()
+    run(together)
+    for i in range(3):
+        alone = training(targets=TARGETS[i : i + 1], seeds=(i,))
+        run(alone)
+        for name, weight in alone.weights.items():
+            assert torch.equal(alone.masks[name][0], together.masks[name][i])
+            torch.testing.assert_close(weight[0], together.weights[name][i], rtol=0, atol=1e-9)
+
+
+def test_stopped_and_resumed_it_ends_the_same(tmp_path: Path) -> None:
+    straight = training()
+    run(straight)
+
+    class Stopped(Exception):
+        pass
+
+    def stop(each: Training) -> None:
+        if each.epochs_done == 8:
+            raise Stopped
+
+    path = tmp_path / "checkpoint"
+    with pytest.raises(Stopped):
+        run(training(), path, every=0, watch=stop)
+    resumed = training()
+    run(resumed, path)
+    for name, tensor in straight.tensors().items():
+        assert torch.equal(tensor, resumed.tensors()[name]), name
+    other = training(targets=(21, 40, 90))
+    with pytest.raises(TrellisError, match="another training: shrinking was"):
+        run(other, path)
+
+
+def test_one_by_one_chooses_as_the_stack_does() -> None:
+    models = [gcn(seed).float() for seed in (0, 1)]
+    worth = {name: weight.abs() for name, weight in stack(models).items()}
+    kept = {name: torch.ones_like(value, dtype=torch.bool) for name, value in worth.items()}
+    one_by_one = OneByOne(models[0], torch.zeros(1, NODES, CHANNELS))
+    found = one_by_one(worth, kept, [17, 60])
+    expected = chooser(models[0])(worth, kept, [17, 60])
+    assert all(torch.equal(found[name], mask) for name, mask in expected.items())
+    assert one_by_one.least == chooser(models[0]).least
+
+
+def test_refusals() -> None:
+    with pytest.raises(TrellisError, match=r"11 connections may not be enough.*keep 12 or more"):
+        training(targets=(11, 20, 30))
+    models = [gcn(0)]
+    x, y = recordings(30)
+    shrinking = Shrinking(SCHEDULE, (20, 30), chooser(models[0]))
+    with pytest.raises(TrellisError, match="have a target each"):
+        Training(forward_of(models[0]), stack(models), x, y, RECIPE, seeds=[0], shrinking=shrinking)
