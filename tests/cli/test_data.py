@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from tests.cli.conftest import Run
 from tests.skeleton.folders import FPHA_LIST, csv_folder, fpha_folder, motion, mtm1_folder, write
-from trellis.cli.animation import GRID, branches, page, placed
+from trellis.cli.animation import GRID, page
 from trellis.skeleton import Layout, Skeletons, load
 from trellis.skeleton.layouts import FPHA, LAYOUTS, SBU
 from trellis.skeleton.readers.folds import HALVES
+from trellis.skeleton.view import branches, placed
 
 Fails = Callable[..., str]
 
@@ -190,7 +191,7 @@ def test_what_is_up_points_up_and_distances_stay(layout: Layout, up: str | None)
 
 
 def test_one_point_and_one_frame_can_be_drawn() -> None:
-    assert placed(np.ones((1, 1, 3), np.float32), np.eye(3)).tolist() == [[0, 0, 0]]
+    assert placed(np.ones((1, 1, 3), np.float32), np.eye(3), GRID).tolist() == [[0, 0, 0]]
 
 
 def test_colours_go_by_finger_and_by_person() -> None:

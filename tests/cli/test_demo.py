@@ -27,6 +27,9 @@ def test_says_what_it_did_and_what_to_try(run: Run, tmp_path: Path) -> None:
     assert ran.status == 0, ran.err
     for word in ("synthetic", "Standard MP", "TC MP", "viterbi", "top-1", "Try next"):
         assert word in ran.out
+    page = tmp_path / "runs" / "demo" / "report.html"
+    assert f"wrote {page}" in ran.out and "not there" not in ran.out
+    assert "hands45" in page.read_text(encoding="utf-8")
 
 
 def test_a_stopped_demo_goes_on_and_a_finished_one_starts_again(run: Run, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.paper.waves import small, waves
 from trellis.errors import TrellisError
 from trellis.paper import Settings, plan_of
 from trellis.paper.methods import METHODS
-from trellis.paper.network import architecture_of
+from trellis.paper.network import Architecture, architecture_of
 from trellis.paper.recordings import describe
 
 ONE, THREE = describe(waves()), describe(waves(folds=3))
@@ -86,3 +86,11 @@ def test_sparsity_is_exact() -> None:
 def test_a_budget_of_nothing_is_refused_before_anything_is_trained() -> None:
     with pytest.raises(TrellisError, match="keeps nothing"):
         plan_of(small(rates=(99.9,)), ONE)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_shapes_are_those_of_the_network(blocks: int, shared: bool) -> None:
+    made = Architecture(5, 12, 4, heads=3, filters=8, blocks=blocks, shared=shared)
+    parameters = {name: tuple(p.shape) for name, p in made.build(0).named_parameters()}
+    assert list(made.shapes.items()) == list(parameters.items())

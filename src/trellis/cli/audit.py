@@ -14,6 +14,9 @@ from trellis.cli.aside import aside
 from trellis.cli.opened import opened
 from trellis.cli.tables import print_audit, print_json
 from trellis.errors import TrellisError
+from trellis.files import check_writable
+from trellis.report import write_page
+from trellis.report.audited import audit_report
 
 MasksIn = Annotated[
     Path | None,
@@ -28,6 +31,13 @@ FailUnder = Annotated[
         help="Exit with status 1 if live / kept is lower: 1.0 lets no dead connection through.",
     ),
 ]
+Html = Annotated[
+    Path | None,
+    tyro.conf.arg(
+        metavar="FILE",
+        help="Also write a page that shows it: layers as a flow, the worst first in words.",
+    ),
+]
 
 
 def audit(
@@ -38,6 +48,7 @@ def audit(
     weights: Weights = None,
     masks: MasksIn = None,
     fail_under: FailUnder = None,
+    html: Html = None,
     as_json: Json = False,
 ) -> int:
     """Say which kept connections of a model lie on no path from an input to an output.
@@ -47,9 +58,12 @@ def audit(
       trellis audit shop.models:detector --weights pruned.safetensors --input 1x3x224x224 --fail-under 1.0
 
     A model that was saved as a folder needs no more than its name: trellis audit hands
+    --html dead.html writes a page for people who would rather look.
     """  # noqa: E501  (an example must be one line to be copied)
     if fail_under is not None and not 0 <= fail_under <= 1:
         raise TrellisError(f"--fail-under {fail_under}: give a fraction from 0 to 1, such as 1.0")
+    if html is not None:
+        check_writable(html)
     given = opened(target, inputs, weights)
     with aside():
         if masks is not None:
@@ -67,6 +81,12 @@ def audit(
         print_json(about | found.to_dict())
     else:
         print_audit(found)
+    if html is not None:
+        facts = {"Weights": weights, "Masks": masks, "Example inputs": " ".join(inputs) or None}
+        told = [(name, str(value)) for name, value in facts.items() if value is not None]
+        write_page(html, audit_report(found, target, told, trellis.__version__))
+        if not as_json:
+            print(f"wrote {html}: open it in a browser")
     if not passed:
         print(
             f"trellis: {found.live:,} of {found.kept:,} kept connections are live "

@@ -10,11 +10,13 @@ from typing import Annotated
 import tyro
 
 from trellis import skeleton
+from trellis.cli.report import tell
 from trellis.cli.reproduce import cores, live_bar, show_table
 from trellis.cli.tables import console
 from trellis.paper import Settings, plan_of, reproduce, stored
 from trellis.paper.recordings import describe
 from trellis.paper.versions import versions
+from trellis.report.run import run_report
 from trellis.skeleton import Skeletons
 from trellis.train import RECIPES
 
@@ -69,6 +71,7 @@ def demo(
     with live_bar() as watch:
         made = reproduce(SETTINGS, found, out, workers=cores(), watch=watch)
     show_table(made)
+    tell(out / "report.html", run_report(made, lambda: found))
     to.print(NEXT.format(minutes=(time.monotonic() - began) / 60), soft_wrap=True)
     return 0
 

@@ -4,7 +4,9 @@
 
     settings.json    what was asked, of what data, with which versions
     cells.jsonl      a line for each finished cell
+    recordings.json  classes, joints, and the labels of what is tested on
     dense/           the dense networks, a safetensors file for each stack
+    networks/        a pruned network of each row, what it keeps alone: a file for each stack
     table.*          what it came to, once all cells are there
 """
 
@@ -46,6 +48,14 @@ class Folder:
         self.dense(stack).parent.mkdir(exist_ok=True)
         with replacing(self.dense(stack)) as [draft]:
             save_file({name: w.cpu().contiguous() for name, w in weights.items()}, draft)
+
+    def networks(self, stack: int) -> Path:
+        return self.path / "networks" / f"stack-{stack}.safetensors"
+
+    def write_networks(self, stack: int, tensors: Mapping[str, Tensor]) -> None:
+        self.networks(stack).parent.mkdir(exist_ok=True)
+        with replacing(self.networks(stack)) as [draft]:
+            save_file(dict(tensors), draft)
 
     def add(self, records: Sequence[Record]) -> None:
         """Append finished cells: on disk when this returns."""
@@ -89,8 +99,10 @@ def opened(path: Path, settings: Settings, data: Data) -> Iterator[Folder]:
                     "its own with --out"
                 )
             folder.write({"settings.json": _head(folder)})
-        remove_drafts(path, "settings.json", "table.*")  # of a run killed while it wrote
+        # Of a run killed while it wrote.
+        remove_drafts(path, "settings.json", "recordings.json", "table.*")
         remove_drafts(path / "dense", "stack-*")
+        remove_drafts(path / "networks", "stack-*")
         folder.records = _read_cells(path / "cells.jsonl", cut=True)
         yield folder
 

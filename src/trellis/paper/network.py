@@ -38,10 +38,14 @@ class Architecture:
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shape of every parameter, by name."""
-        with torch.device("meta"):
-            model = GCN(**asdict(self))
-        return {name: tuple(p.shape) for name, p in model.named_parameters()}
+        """The shape of every parameter, by name: as `build` makes them, without making any."""
+        found: dict[str, tuple[int, ...]] = {}
+        channels, kernels = self.channels, 1 if self.shared else self.heads
+        for block in range(self.blocks):
+            found[f"blocks.{block}.attention"] = (self.heads, self.nodes, self.nodes)
+            found[f"blocks.{block}.convolution"] = (kernels, channels, self.filters)
+            channels = self.heads * self.filters
+        return found | {"dense.weight": (self.classes, self.nodes * channels)}
 
     @property
     def connections(self) -> int:

@@ -93,6 +93,7 @@ class Bench:
             "live": found.live,
             "outputs_reached": found.outputs_reached,
             "layers": {layer.name: layer.kept for layer in found.layers},
+            "live_layers": {layer.name: layer.live for layer in found.layers},
         }
 
     def _lay(self, weights: dict[str, Tensor]) -> None:

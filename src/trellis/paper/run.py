@@ -10,6 +10,7 @@ import torch
 from ..errors import TrellisError
 from ..skeleton import Skeletons
 from .folder import Folder, opened
+from .named import Named
 from .network import architecture_of
 from .outputs import write_outputs
 from .plan import Stack, plan_of
@@ -43,6 +44,7 @@ def reproduce(
     data = describe(skeletons)
     plan = plan_of(settings, data)
     with opened(out, settings, data) as folder:
+        folder.write({"recordings.json": Named.of(skeletons).text()})
         waiting = [part for part in plan.stacks if not finished(folder, part)]
         if waiting:
             recordings = Recordings(skeletons, settings.chunks)

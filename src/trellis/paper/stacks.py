@@ -17,6 +17,7 @@ from ..train import Training, forward_of, predictions, stack
 from ..train.stacked import Weights
 from .folder import Folder, Record
 from .network import architecture_of
+from .pack import packed
 from .plan import Cell, Plan, Stack
 from .progress import Progress, Watch
 from .pruning import Job, Selection, read_network
@@ -80,6 +81,8 @@ class Stacks:
             stacked = {n: torch.stack([m[n] for m in masks]).to(self.device) for n in masks[0]}
             training = self._trained(part, weights, stacked, split, cells)
             records += self._tested(part, cells, selections, training, split, began)
+            if shown := packed(cells, training.weights, stacked):
+                self.folder.write_networks(part.number, shown)
         self.folder.add(records)
 
     def _jobs(self, cells: Sequence[Cell]) -> list[Job]:
@@ -154,6 +157,7 @@ class Stacks:
                 "mean_class": Evaluation.of(test_y, test[i], names).mean_class,
                 "train_correct": int((train[i] == train_y).sum()),
                 "train": len(train_y),
+                "said": test[i].tolist(),
                 "loss": losses[i] if math.isfinite(losses[i]) else None,
                 "seconds": seconds,
             }

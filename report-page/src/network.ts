@@ -1,0 +1,274 @@
+// The surviving network, drawn: joints on the left, heads and filters, classes on the right.
+import { anatomy, branchCount } from "./anatomy";
+import { bundled } from "./bundles";
+import { columns } from "./columns";
+import type { Bundles, Network, Paths, Report, Row } from "./data";
+import { cut, h, s } from "./dom";
+import type { Table } from "./download";
+import { canvas, Figure } from "./figure";
+import { count, named, percent, several } from "./format";
+import { light, type Lit, type Stage } from "./lighting";
+import { lines } from "./lines";
+import { heard, heardJoints, listens, reachedClasses, WHOLE } from "./listening";
+import { branchClass } from "./palette";
+import { roving } from "./roving";
+import type { State } from "./state";
+import { bundleStroke, filterBars, headBars, headings, thread } from "./strokes";
+
+interface Drawn {
+  classY: number[];
+  heads: number;
+  filters: number;
+}
+
+export class NetworkPicture {
+  readonly figure: Figure;
+  private readonly readout = h("div", { class: "readout", "aria-live": "polite" });
+  private stage: Stage | null = null;
+  private hovered: Lit = null;
+
+  constructor(
+    private readonly report: Report,
+    synthetic: string | null,
+    private readonly state: State,
+    private readonly row: () => Row | null,
+  ) {
+    this.figure = new Figure({
+      id: "network",
+      title: () => `${row()?.method === "dense" ? "The network" : "The surviving network"}: ${named(row())}`,
+      about: () => this.about(),
+      synthetic,
+      draw: (width) => this.draw(width),
+      table: () => this.table(),
+      wide: true,
+    });
+    this.figure.root.append(this.readout);
+    state.on((now, before) => {
+      if (now.row !== before.row) this.figure.redraw();
+      else this.show();
+    });
+  }
+
+  private network(): Network | null {
+    return this.report.networks[this.state.chosen.row ?? ""] ?? null;
+  }
+
+  private about(): string {
+    const drawing = this.network()?.drawing;
+    if (drawing === undefined) return "";
+    let what = "Too many connections to tell apart: bundles, as wide as what runs through them.";
+    if (drawing.mode === "paths") {
+      const all = drawing.attention.length + drawing.dense.length + drawing.convolutions.flat().length;
+      what = `Every one of the ${count(all)} lines is a connection on a path from a joint to a class.`;
+    }
+    const whose = branchCount(this.report.skeleton!) > 2 ? "finger or limb" : "body";
+    return (
+      `${what} Colours are those of the ${whose} that a line mostly carries. Point at a class, or a ` +
+      `joint, to see what it listens to; click to keep it. Network of ${this.report.of_network}.`
+    );
+  }
+
+  private draw(width: number): SVGSVGElement {
+    this.hovered = null;
+    const network = this.network();
+    const { skeleton, classes } = this.report;
+    if (network === null || skeleton === null || classes === null) return this.nothing(width);
+    const { drawing } = network;
+    const space = columns(width, classes.length, drawing.mode === "paths" ? drawing.convolutions.length : 1);
+    const svg = canvas(width, space.height, "chart network");
+    svg.setAttribute("role", "group"); // its classes and joints can be chosen
+    const hidden = { "aria-hidden": "true" };
+    const stage: Stage = {
+      svg,
+      lines: s("g", { class: "lines", ...hidden }),
+      glow: s("g", { class: "lit-lines", ...hidden }),
+      names: s("g", { class: "joint-names", ...hidden }),
+      body: anatomy(skeleton, space.hand),
+      space,
+      branches: branchCount(skeleton),
+      strokes: () => [],
+      filters: () => undefined,
+    };
+    svg.append(stage.lines, stage.body.flesh, stage.glow);
+    const made =
+      drawing.mode === "paths"
+        ? this.drawPaths(network, drawing, stage)
+        : this.drawBundles(network, drawing, stage);
+    const texts = [
+      several(heardJoints(network), "joint"),
+      several(made.heads, "head"),
+      several(made.filters, "filter"),
+      several(reachedClasses(network), "class", "classes"),
+    ];
+    svg.append(stage.body.group, headings(texts, space), stage.names);
+    this.stage = stage;
+    this.interact(network, stage, made.classY);
+    queueMicrotask(() => this.show());
+    return svg;
+  }
+
+  private nothing(width: number): SVGSVGElement {
+    this.stage = null;
+    const svg = canvas(width, 80, "chart");
+    const why =
+      (this.row()?.rate ?? 0) < 90
+        ? "A run keeps its networks from 90 % up: choose a higher rate above."
+        : `This network is not in the page: trellis report RUN --network ${this.state.chosen.row ?? "ROW"}`;
+    svg.append(s("text", { class: "nothing", x: 4, y: 44 }, why));
+    return svg;
+  }
+
+  // Every connection a line.
+  private drawPaths(network: Network, drawing: Paths, stage: Stage): Drawn {
+    const { svg, space, branches } = stage;
+    const drawn = lines(
+      network,
+      drawing,
+      this.report.skeleton!,
+      space,
+      stage.body.places,
+      this.report.moments,
+    );
+    const scale = space.narrow ? 0.7 : 1;
+    const weakestFirst = [...drawn.lines].sort((a, b) => a.level - b.level);
+    stage.lines.append(...weakestFirst.map((line) => thread(line, branches, scale)));
+    const dots = drawn.filters.map((dot) => {
+      const place = { cx: dot.x, cy: dot.y.toFixed(1), r: space.narrow ? 1.1 : 1.7 };
+      return s("circle", { class: `filter ${branchClass(dot.branch, branches)}`, ...place });
+    });
+    svg.append(headBars(drawn.heads, space), s("g", { class: "filters", "aria-hidden": "true" }, ...dots));
+    stage.strokes = ({ kind, index }) =>
+      drawn.lines
+        .filter((line) => (kind === "class" ? line.classes : line.joints)[index])
+        .map(({ d, branch, level }) => ({ d, branch, width: 0.7 + 2.6 * level ** 2 }));
+    stage.filters = (lit) =>
+      drawn.filters.forEach((dot, i) => {
+        const on = lit === null || (lit.kind === "class" ? dot.classes : dot.joints)[lit.index];
+        dots[i]!.classList.toggle("faint", !on);
+      });
+    return { classY: drawn.classY, heads: drawn.heads.length, filters: drawn.filters.length };
+  }
+
+  // Bundles, the strongest on top.
+  private drawBundles(network: Network, drawing: Bundles, stage: Stage): Drawn {
+    const { svg, space, branches } = stage;
+    const made = bundled(network, drawing, this.report.skeleton!, space, stage.body.places);
+    const { filters } = drawing.bundles;
+    stage.lines.append(...[...made.shown].reverse().map((bundle) => bundleStroke(bundle, branches)));
+    const told = `drawn: ${count(made.shown.length)} of ${several(made.all, "bundle")}, ${percent(100 * made.carried)} of what flows`;
+    const place = { x: space.width - 2, y: space.height - 3, "text-anchor": "end" };
+    svg.append(
+      headBars(made.heads, space),
+      filterBars(made.heads, filters, space),
+      s("text", { class: "axis-name", ...place }, told),
+    );
+    stage.strokes = ({ kind, index }) => (kind === "class" ? made.ofClass(index) : made.ofJoint(index));
+    return { classY: made.classY, heads: made.heads.length, filters: filters.reduce((a, b) => a + b, 0) };
+  }
+
+  private interact(network: Network, stage: Stage, classY: number[]): void {
+    const order = classY.map((_, o) => o).sort((a, b) => classY[a]! - classY[b]!);
+    const classes = order.map((o) => this.classMark(network, stage, o, classY[o]!));
+    const joints = this.report.skeleton!.joints.map((_, j) => this.jointMark(network, stage, j));
+    stage.svg.append(
+      s("g", { class: "class-marks" }, ...classes),
+      s("g", { class: "joint-marks" }, ...joints),
+    );
+    const enter = (lit: Lit): void => {
+      this.hovered = lit;
+      this.show();
+    };
+    const leave = (): void => enter(null);
+    const { state } = this;
+    roving({
+      elements: classes,
+      enter: (i) => enter({ kind: "class", index: order[i]! }),
+      leave,
+      press: (i) => state.set({ label: state.chosen.label === order[i] ? null : order[i]!, joint: null }),
+    });
+    roving({
+      elements: joints,
+      enter: (i) => enter({ kind: "joint", index: i }),
+      leave,
+      press: (i) => state.set({ joint: state.chosen.joint === i ? null : i, label: null }),
+    });
+    stage.svg.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") state.set({ label: null, joint: null });
+    });
+  }
+
+  private classMark(network: Network, { space }: Stage, label: number, y: number): SVGGElement {
+    const name = this.report.classes![label]!;
+    const cutOff = network.joints[label]!.every((part) => part === 0);
+    const step = (space.bottom - space.top) / this.report.classes!.length;
+    const back = {
+      x: space.classes - 26,
+      y: y - step / 2,
+      width: space.width - space.classes + 26,
+      height: step,
+    };
+    const place = { x: space.classes + 9, y: y + space.font * 0.35, "font-size": space.font };
+    return s(
+      "g",
+      {
+        class: `class-mark${cutOff ? " cut-off" : ""}`,
+        "data-class": label,
+        role: "button",
+        "aria-label": `class ${name}: ${listens(this.report, network, label)}`,
+      },
+      s("rect", { class: "hit", ...back }),
+      s("circle", { class: "class-dot", cx: space.classes, cy: y, r: space.narrow ? 2.2 : 3 }),
+      s(
+        "text",
+        { class: "class-name", ...place },
+        cut(name, space.label),
+        s("tspan", { class: "class-share", dx: 7 }),
+      ),
+      s("title", {}, name),
+    );
+  }
+
+  private jointMark(network: Network, { body, space }: Stage, joint: number): SVGGElement {
+    const name = this.report.skeleton!.joints[joint]!;
+    const [cx, cy] = body.places[joint]!;
+    return s(
+      "g",
+      {
+        class: "joint-mark",
+        "data-joint": joint,
+        role: "button",
+        "aria-label": `joint ${name}: ${heard(this.report, network, joint)}`,
+      },
+      s("circle", { class: "hit", cx, cy, r: space.narrow ? 7 : 13 }),
+      s("title", {}, name),
+    );
+  }
+
+  // What is pointed at, or else what was kept.
+  private show(): void {
+    const { label, joint } = this.state.chosen;
+    let lit = this.hovered;
+    if (lit === null && joint !== null) lit = { kind: "joint", index: joint };
+    else if (lit === null && label !== null) lit = { kind: "class", index: label };
+    const network = this.network();
+    if (network !== null && this.stage !== null) light(this.report, network, this.stage, lit);
+    this.readout.replaceChildren(...(network === null ? [] : [this.words(network, lit)]));
+    this.readout.classList.toggle("on", lit !== null);
+  }
+
+  private words(network: Network, lit: Lit): HTMLElement {
+    if (lit === null) return h("p", {}, "No class is chosen. Point at one, or use Tab and the arrow keys.");
+    const isClass = lit.kind === "class";
+    const name = isClass ? this.report.classes![lit.index]! : this.report.skeleton!.joints[lit.index]!;
+    const told = (isClass ? listens : heard)(this.report, network, lit.index);
+    return h("p", {}, h("strong", {}, name), ` ${told}.`);
+  }
+
+  private table(): Table {
+    const shares = this.network()?.joints ?? [];
+    return {
+      head: ["class", ...(this.report.skeleton?.joints ?? [])],
+      rows: shares.map((own, o) => [this.report.classes![o]!, ...own.map((part) => part / WHOLE)]),
+    };
+  }
+}

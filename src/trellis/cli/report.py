@@ -1,0 +1,135 @@
+"""``trellis report``: one page that shows what survived."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from trellis import skeleton
+from trellis.cli.recogniser import fold_for, protocol_for
+from trellis.cli.sources import OwnFold, OwnProtocol, SkipBad
+from trellis.cli.tables import console
+from trellis.errors import TrellisError
+from trellis.files import check_writable
+from trellis.paper import Folder, stored
+from trellis.report import write_page
+from trellis.report.model import Models, model_report, models_in
+from trellis.report.run import run_report
+from trellis.skeleton import Skeletons
+
+arg = tyro.conf.arg
+Run = Annotated[
+    Path,
+    tyro.conf.Positional,
+    arg(
+        metavar="RUN",
+        help="A folder that `trellis reproduce`, `demo`, `shrink`, `train`, `prune` or `tune` "
+        "wrote.",
+    ),
+]
+Data = Annotated[
+    str | None,
+    arg(
+        metavar="SOURCE",
+        help="Where the run's recordings are, if not where they were: for moving skeletons and, "
+        "with a model, for what it takes for what.",
+    ),
+]
+Out = Annotated[
+    Path | None, arg(metavar="FILE", help="The page. Without it, report.html in the folder.")
+]
+NetworkRow = Annotated[
+    str | None,
+    arg(metavar="ROW", help="The row of a run to open with, such as viterbi@99.9."),
+]
+Dense = Annotated[
+    Path | None,
+    arg(metavar="FOLDER", help="With a pruned model: the dense one to set beside it."),
+]
+
+
+def report(
+    run: Run,
+    /,
+    *,
+    data: Data = None,
+    out: Out = None,
+    network: NetworkRow = None,
+    dense: Dense = None,
+    protocol: OwnProtocol = None,
+    fold: OwnFold = None,
+    skip_bad: SkipBad = False,
+) -> int:
+    """Write one page that shows a run or a model: how much can go, what is kept, what survived.
+
+    A single HTML file that opens from disk and fetches nothing.
+
+      trellis report runs/demo
+      trellis report tuned --data hands45 --dense hands
+      trellis report table2-fpha-paper-1a2b3c --network viterbi@99.9
+    """
+    place = run / "report.html" if out is None else out
+    if not run.is_dir():
+        raise TrellisError(f"there is no folder {str(run)!r}: give a run or a model")
+    check_writable(place)
+    if (run / "settings.json").exists():
+        for name, value in {"dense": dense, "protocol": protocol, "fold": fold}.items():
+            if value is not None:
+                raise TrellisError(f"--{name} is for a model: a run knows this itself")
+        content = of_run(stored(run), data, network)
+    else:
+        if network is not None:
+            raise TrellisError(f"--network {network!r} is for a run: a model is one network")
+        content = _of_model(models_in(run, dense), data, protocol, fold, skip_bad)
+    tell(place, content)
+    return 0
+
+
+def of_run(folder: Folder, data: str | None = None, network: str | None = None) -> dict[str, Any]:
+    """What the page of a run shows, with its recordings if they can be had."""
+    settings = folder.settings
+    with ThreadPoolExecutor(1) as beside:  # reading takes as long as all the rest
+        found = beside.submit(
+            _recordings, data, settings.data, settings.protocol, settings.skip_bad
+        )
+        return run_report(folder, found.result, network)
+
+
+def _of_model(
+    models: Models, data: str | None, protocol: str | None, fold: str | None, skip_bad: bool
+) -> dict[str, Any]:
+    history = models.model.history
+    source = next((s["source"] for s in reversed(history) if s.get("source")), None)
+    known = None if source is None else str(source)
+    if data is None and known is None:
+        return model_report(models, None, None)
+    asked = data if data is not None else str(known)
+    found = _recordings(data, asked, protocol_for(models.model, asked, protocol), skip_bad)
+    if found is None:
+        return model_report(models, None, None)
+    return model_report(models, found, fold_for(models.model, found, fold))
+
+
+def _recordings(
+    asked: str | None, known: str, protocol: str | None, skip_bad: bool
+) -> Skeletons | None:
+    """Those that are asked for, or else those of the run, if they are still there."""
+    try:
+        source = known if asked is None else asked
+        return skeleton.load(source, protocol=protocol, skip_bad=skip_bad, progress=True)
+    except TrellisError:
+        if asked is not None:
+            raise
+        return None
+
+
+def tell(place: Path, content: dict[str, Any]) -> None:
+    """Write the page, and say where it is and what it lacks."""
+    size = write_page(place, content)
+    to = console()
+    to.print(f"wrote {place} ({size / 1e6:.1f} MB): open it in a browser", soft_wrap=True)
+    for item in content.get("missing", ()):
+        to.print(f"  not there: {item['what']} ({item['how']})", soft_wrap=True)

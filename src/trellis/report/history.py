@@ -1,0 +1,138 @@
+"""A model's history: what was done to it, as command lines, in words and in figures."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..train import RECIPES
+
+Step = Mapping[str, Any]
+
+
+def commands(history: Sequence[Step], architecture: Mapping[str, Any]) -> list[str]:
+    """The command lines of a model's history, as far as it tells; ``architecture`` are the options
+    of its training that the history leaves out, by name.
+
+    >>> train = {"step": "train", "source": "hands45", "fold": "1:1", "seed": 3}
+    >>> commands([train | {"recipe": {"name": "quick", "epochs": 5}}], {"heads": 2, "blocks": 1})
+    ['trellis train hands45 --fold 1:1 --recipe quick --epochs 5 --seed 3 --heads 2 --out dense']
+    """
+    own = _architecture(architecture)
+    found, last = [], "dense"
+    for step in history:
+        kind, source = step.get("step"), str(step.get("source"))
+        if kind == "train":
+            line = ["train", source, *_training(step), *own, "--out", "dense"]
+        elif kind == "prune":
+            line = ["prune", last, "--keep", str(step.get("budget"))]
+            line += ["--method", str(step["method"])] if "method" in step else []
+            line += ["--out", last := "pruned"]
+        elif kind == "tune":
+            line = ["tune", last, "--data", source, *_training(step), "--out", "tuned"]
+            last = "tuned"
+        elif kind == "shrink":
+            least, course = step.get("at_least"), str(step.get("recipe", {}).get("name"))
+            line = ["shrink", "--data", source]
+            line += ["--keep", str(step.get("kept"))] if least is None else [
+                "--at-least", f"{least:g}"]  # fmt: skip
+            line += ["--course", "quick"] if course.endswith("quick") else []
+            length = step.get("length", 1)
+            line += ["--length", f"{length:g}"] if length != 1 else []
+            line += [*_training(step), *own]
+        else:
+            continue
+        found.append(shlex.join(["trellis", *line]))
+    return found
+
+
+_DEFAULTS = {"heads": 16, "filters": 128, "blocks": 1, "shared": False, "combine": "concat",
+             "bias": False, "chunks": 32, "channels": ("coordinates",)}  # fmt: skip
+
+
+def _architecture(given: Mapping[str, Any]) -> list[str]:
+    words = []
+    for name, default in _DEFAULTS.items():
+        value = given.get(name, default)
+        if value != default:
+            values = value if isinstance(value, tuple) else () if value is True else (value,)
+            words += [f"--{name}", *map(str, values)]
+    return words
+
+
+def _training(step: Step) -> list[str]:
+    words = []
+    for name in ("protocol", "fold"):
+        if step.get(name) is not None:
+            words += [f"--{name}", str(step[name])]
+    recipe = step.get("recipe", {})
+    known_recipe = RECIPES.get(str(recipe.get("name")))
+    if known_recipe is not None:
+        words += ["--recipe", known_recipe.name]
+        tunes = step.get("step") == "tune"
+        usual = known_recipe.tune_epochs if tunes else known_recipe.epochs
+        if recipe.get("epochs", usual) != usual:
+            words += ["--epochs", str(recipe["epochs"])]
+    return words + _seed(step)
+
+
+def _seed(step: Step) -> list[str]:
+    return ["--seed", str(step["seed"])] if step.get("seed") else []
+
+
+def known(history: Sequence[Step], name: str) -> Any:
+    return next((step[name] for step in reversed(history) if step.get(name) is not None), None)
+
+
+def last_metrics(history: Sequence[Step]) -> Mapping[str, Any]:
+    """What the last step measured; nothing after a step that changed the network unmeasured."""
+    found: Mapping[str, Any] = history[-1].get("metrics", {}) if history else {}
+    return found
+
+
+def dense_metrics(history: Sequence[Step], is_pruned: bool) -> Mapping[str, Any] | None:
+    for step in history:
+        if step.get("step") == "prune":
+            break
+        if "metrics" in step:
+            found: Mapping[str, Any] = step["metrics"]
+            return found
+    return None if is_pruned else {}
+
+
+def method_of(history: Sequence[Step]) -> str:
+    method = known(history, "method") or (known(history, "course") or {}).get("method")
+    return str(method) if method else "pruned"
+
+
+def told(step: Mapping[str, Any]) -> str:
+    """A step of the history on one line, its nested parts by name."""
+    parts = []
+    for name, value in step.items():
+        if name == "step" or value is None or value == {}:
+            continue
+        if isinstance(value, Mapping):
+            parts.append(f"{name}: {_listed(value)}")
+        else:
+            parts.append(f"{name} {_number(value)}")
+    return "; ".join(parts).replace("_", " ")
+
+
+def _listed(values: Mapping[str, Any]) -> str:
+    """
+    >>> _listed({"rate": 0.001, "name": "quick", "of": {"a": 1}, "none": None})
+    'rate 0.001, name quick, of (a 1)'
+    """
+    return ", ".join(
+        f"{name} ({_listed(value)})" if isinstance(value, Mapping) else f"{name} {_number(value)}"
+        for name, value in values.items()
+        if value is not None
+    )
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, float) and not math.isinf(value):
+        return f"{value:g}"
+    return str(value)

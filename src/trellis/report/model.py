@@ -1,0 +1,251 @@
+"""What the page shows of one model, or of a dense model and the one that it was shrunk to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..errors import TrellisError
+from ..paper.versions import versions
+from ..paths.audit import Audit, audit
+from ..saved.folder import is_saved
+from ..skeleton import Fold, Recogniser, Skeletons, evaluated
+from ..skeleton.pose import mean_pose
+from .confusion import of_matrix
+from .content import Missing, content, skeleton_part
+from .curves import PLACE, VALUE
+from .examples import examples
+from .history import commands, dense_metrics, known, last_metrics, method_of, told
+from .multiplications import dense_multiplications
+from .network import shown_network
+from .shares import moments_of
+
+DENSE, MODEL, CURVE = "dense", "model", "curve.json"
+
+
+@dataclass(frozen=True)
+class Models:
+    """``curve`` are points of a search: sparsity, kept, validation_top1, and top1 where known."""
+
+    path: Path
+    model: Recogniser
+    dense: Recogniser | None = None
+    curve: tuple[dict[str, Any], ...] = ()
+
+
+def models_in(path: Path, dense: Path | None = None) -> Models:
+    """A model folder; or a folder that holds ``model/`` and, perhaps, ``dense/`` and a curve."""
+    inner = path if is_saved(path) else path / MODEL
+    if not is_saved(inner):
+        raise TrellisError(
+            f"{str(path)!r} holds neither a run nor a model: give what `trellis reproduce`, "
+            "`train`, `prune` or `tune` wrote"
+        )
+    beside = path / DENSE if dense is None else dense
+    found = Recogniser.load(beside) if dense is not None or is_saved(beside) else None
+    model = Recogniser.load(inner)
+    if found is not None and (found.classes, found.layout) != (model.classes, model.layout):
+        raise TrellisError(f"{str(beside)!r} has other classes or joints than {str(inner)!r}")
+    return Models(path, model, found, _curve(path / CURVE))
+
+
+def model_report(models: Models, data: Skeletons | None, fold: Fold | None) -> dict[str, Any]:
+    """``data`` and ``fold`` are the recordings to test on, where they are at hand."""
+    model, history = models.model, models.model.history
+    whole = audit(model.model, torch.zeros(1, *model_shape(model)))
+    tested = {
+        name: evaluated(one, data, fold.test)
+        for name, one in (("model", model), ("dense", models.dense))
+        if one is not None and data is not None and fold is not None
+    }
+    is_pruned = whole.kept < whole.total
+    figures = {name: {"top1": e.top1, "mean_class": e.mean_class} for name, e in tested.items()}
+    now = figures.get("model") or last_metrics(history)
+    beside = {} if models.dense is None else last_metrics(models.dense.history)
+    first = figures.get("dense") or beside or dense_metrics(history, is_pruned) or {}
+    if not is_pruned:
+        first = now
+    layers = {layer.name: layer.total for layer in whole.layers}
+    rows = [_row("dense", "dense", "Dense", 0.0, float(whole.total), 100.0, first, None)]
+    rows[0]["bytes"] = VALUE * whole.total
+    methods = []
+    label = method_of(history)
+    if is_pruned:
+        rate = 100 * (1 - whole.kept / whole.total)
+        rows += _curve_rows(models.curve, label, whole.total)
+        row = _row("model", "model", label, float(f"{rate:.5g}"), float(whole.kept),
+                   100 * whole.live_fraction, now, whole)  # fmt: skip
+        rows.append(row)
+        methods = [{"key": "model", "label": label, "consistent": True, "paper": False}]
+        if models.curve:
+            about = {"key": "curve", "label": "tried on the way (validation)"}
+            methods.append(about | {"consistent": True, "paper": False})
+    chosen = "model" if is_pruned else None
+    pose = None
+    if data is not None and fold is not None:
+        pose = mean_pose([data.sequences[i] for i in fold.train], model.layout.roots).tolist()
+    moments = moments_of(model.chunks, model.kinds)
+    shown = {"model" if is_pruned else "dense": shown_network(model.model, model.layout, moments)}
+    confusions = {"model" if is_pruned else "dense": of_matrix(tested["model"].matrix)} if (
+        "model" in tested) else {}  # fmt: skip
+    if "dense" in tested and is_pruned:
+        confusions["dense"] = of_matrix(tested["dense"].matrix)
+    return content(
+        title=f"{models.path.resolve().name}: {'a pruned' if is_pruned else 'a dense'} network",
+        source=str(known(history, "source") or "unknown recordings"),
+        synthetic=model.synthetic,
+        warnings=_warnings(model),
+        facts=_facts(models, whole, data, fold),
+        notes=(),
+        missing=_missing(models, data, is_pruned),
+        command=" && ".join(commands(history, _architecture(model)))
+        or "unknown: this model has no history",
+        axis="kept",
+        rows=rows,
+        methods=methods,
+        published=[],
+        layers=layers,
+        chosen=chosen if is_pruned else "dense",
+        rule="this model",
+        of_network=f"seed {known(history, 'seed') or 0}",
+        networks=shown,
+        dense_multiplications=dense_multiplications(model.model.sizes),
+        confusions=confusions,
+        examples=_examples(model, data, fold, "model" if is_pruned else "dense"),
+        chunks=model.chunks,
+        moments=moments,
+        classes=list(model.classes),
+        skeleton=skeleton_part(model.layout, pose),
+    )
+
+
+def _architecture(model: Recogniser) -> dict[str, Any]:
+    """What the command line of its training was told of the network."""
+    return model.model.sizes | {"chunks": model.chunks, "channels": model.kinds}
+
+
+def model_shape(model: Recogniser) -> tuple[int, int]:
+    return model.model.sizes["nodes"], model.model.sizes["channels"]
+
+
+def _row(
+    key: str, method: str, label: str, rate: float, kept: float, live: float,
+    metrics: Mapping[str, Any], found: Audit | None,
+) -> dict[str, Any]:  # fmt: skip
+    def accuracy(name: str) -> list[float | None] | None:
+        value = metrics.get(name)
+        return None if value is None else [round(100 * float(value), 4), None]
+
+    return {
+        "key": key, "method": method, "label": label, "rate": rate, "x": None,
+        "kept": [kept, None], "live": [live, None], "top1": accuracy("top1"),
+        "mean_class": accuracy("mean_class"), "train": accuracy("train_top1"),
+        "networks": 1, "wanted": 1, "disconnected": int(live == 0), "refused": None,
+        "bytes": None if found is None else (VALUE + PLACE) * found.live,
+        "layers": None if found is None else {x.name: [x.kept, x.live] for x in found.layers},
+    }  # fmt: skip
+
+
+def _curve(path: Path) -> tuple[dict[str, Any], ...]:
+    if not path.exists():
+        return ()
+    try:
+        points = json.loads(path.read_text(encoding="utf-8"))
+        for point in points:
+            float(point["sparsity"]), int(point["kept"])
+        return tuple(points)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TrellisError(
+            f"{str(path)!r} is no curve: a list of points with sparsity, kept and "
+            f"validation_top1 ({error!r:.200})"
+        ) from None
+
+
+def _curve_rows(curve: Sequence[Mapping[str, Any]], label: str, total: int) -> list[dict[str, Any]]:
+    rows = []
+    for number, point in enumerate(curve):
+        known = point.get("top1", point.get("validation_top1"))
+        rate = float(f"{100 * float(point['sparsity']):.6g}")
+        kept = float(point["kept"])
+        live = 100.0 * float(point.get("live", kept)) / kept if kept else 0.0
+        rows.append(
+            _row(f"curve-{number + 1}", "curve", "tried on the way", rate, kept, live,
+                 {"top1": known}, None)
+        )  # fmt: skip
+    return rows
+
+
+def _warnings(model: Recogniser) -> list[str]:
+    if not model.synthetic:
+        return []
+    return [
+        "SYNTHETIC DATA: trained on recordings that a program made. Figures say how networks "
+        "compare, not how well anything recognises real recordings."
+    ]
+
+
+def _facts(
+    models: Models, whole: Audit, data: Skeletons | None, fold: Fold | None
+) -> list[tuple[str, str]]:
+    model, history = models.model, models.model.history
+    found = [("Model", str(models.path))]
+    if data is not None and fold is not None:
+        kind = "SYNTHETIC, " if data.synthetic else ""
+        found.append(
+            ("Data", f"{data.source}: {kind}{len(data):,} recordings, {data.frames:,} frames; fold "
+             f"{fold.name}: {len(fold.train):,} to train on, {len(fold.test):,} to test on")
+        )  # fmt: skip
+    sizes = model.model.sizes
+    found.append(
+        ("Network", f"GCN, {sizes['heads']} heads, {sizes['filters']} filters, {model.chunks} "
+         f"chunks, {sizes['blocks']} block{'s' * (sizes['blocks'] > 1)}: {whole.total:,} weights")
+    )  # fmt: skip
+    found += [(f"Step {n}: {step.get('step', '?')}", told(step)) for n, step in
+              enumerate(history, 1)]  # fmt: skip
+    written = ", ".join(f"{name} {number}" for name, number in versions().items())
+    found.append(("Page written with", written))
+    return found
+
+
+def _missing(models: Models, data: Skeletons | None, is_pruned: bool) -> list[Missing]:
+    found = []
+    if data is None:
+        found.append(
+            Missing(
+                "which class is taken for which, and moving skeletons: both need recordings",
+                f"trellis report {models.path} --data SOURCE",
+            )
+        )
+    if is_pruned and models.dense is None:
+        found.append(
+            Missing(
+                "how each class did before pruning",
+                f"trellis report {models.path} --dense FOLDER, the dense model's",
+            )
+        )
+    return found
+
+
+def _examples(
+    model: Recogniser, data: Skeletons | None, fold: Fold | None, row: str
+) -> dict[str, Any] | None:
+    if data is None or fold is None:
+        return None
+    said = model.probabilities([data.sequences[i] for i in fold.test]).argmax(axis=1)
+    place = {name: i for i, name in enumerate(data.classes)}
+    answers = [place.get(model.classes[i], -1) for i in said]
+    found = examples(data, fold.test.tolist(), answers)
+    # The page counts classes as the model does.
+    own = {name: i for i, name in enumerate(model.classes)}
+    by_model = {}
+    for label, kinds in found["classes"].items():
+        for kind in kinds.values():
+            if kind is not None:
+                kind["said"] = own[data.classes[kind["said"]]]
+        by_model[str(own[data.classes[int(label)]])] = kinds
+    return {"row": row} | found | {"classes": by_model}

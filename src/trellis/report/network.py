@@ -1,0 +1,44 @@
+"""One network as the page shows it: its lines, what its classes listen to, what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from ..skeleton import GCN, Layout
+from ..skeleton.view import branches
+from .drawing import drawing
+from .messages import messages_of
+from .multiplications import multiplications
+from .shares import shares
+
+WHOLE = 10_000  # shares are told in these parts
+
+
+def shown_network(model: GCN, layout: Layout, moments: Sequence[int]) -> dict[str, Any]:
+    """``joints`` and ``chunks`` are the shares of each class, in parts that add up to `WHOLE`."""
+    messages = messages_of(model)
+    found = shares(messages, moments)
+    return {
+        "drawing": drawing(messages, branches(layout)),
+        "joints": whole_parts(found.sum(2)),
+        "chunks": whole_parts(found.sum(1)),
+        "multiplications": multiplications(messages),
+    }
+
+
+def whole_parts(values: Tensor) -> list[list[int]]:
+    """Rows that add up to one -> rows of whole parts that add up to `WHOLE`, as near as can be.
+
+    >>> import torch
+    >>> whole_parts(torch.tensor([[1 / 3, 1 / 3, 1 / 3], [0.0, 0.0, 0.0]]))
+    [[3334, 3333, 3333], [0, 0, 0]]
+    """
+    scaled = values.double() * WHOLE
+    whole = scaled.floor()
+    left = (scaled.sum(1) - whole.sum(1)).round().long()
+    ranked = (scaled - whole).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
+    result: list[list[int]] = (whole.long() + (ranked < left[:, None])).tolist()
+    return result

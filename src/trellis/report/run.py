@@ -1,0 +1,205 @@
+"""What the page shows of a run of ``trellis reproduce``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from ..errors import TrellisError
+from ..paper import Folder, report_of
+from ..paper.named import Named, read_named
+from ..paper.network import architecture_of
+from ..paper.pack import LEAST, unpacked
+from ..paper.recordings import describe
+from ..skeleton import GCN, Skeletons
+from .confusion import pooled
+from .content import Missing, content, skeleton_part
+from .curves import chosen_row, methods_of_run, published_of, rows_of_run
+from .examples import examples
+from .multiplications import dense_multiplications
+from .network import shown_network
+from .shares import moments_of
+
+MOST = 20  # networks in a page: more would take longer to write, and make it larger
+
+
+def run_report(
+    folder: Folder,
+    recordings: Callable[[], Skeletons | None] = lambda: None,
+    network: str | None = None,
+) -> dict[str, Any]:
+    """Everything that the page of a run shows, as JSON can hold it.
+
+    ``recordings`` gives those of the run, where they are at hand; it is called late, so that they
+    can be read meanwhile. ``network`` is the row to open with.
+    """
+    named = read_named(folder.path)
+    if named is None and (data := recordings()) is not None:
+        named = Named.of(data)
+    rows = rows_of_run(folder)
+    stored = _Stored(folder, named)
+    chosen, rule = chosen_row(rows, stored.rows())
+    if network is not None:
+        chosen, rule = _asked(network, rows), "as asked for"
+    networks = stored.shown(chosen, rows)
+    data = recordings()
+    _check_same(folder, data)
+    missing = _missing(folder, named, data, rows, networks, chosen)
+    report = report_of(folder)
+    seconds = math.fsum(record.get("seconds", 0.0) for record in folder.records.values())
+    facts = [*report.facts, ("Time", f"{_time(seconds)} to train, prune and tune")]
+    return content(
+        title=report.title,
+        source=folder.settings.data,
+        synthetic=folder.data.synthetic,
+        warnings=report.warnings,
+        facts=facts,
+        notes=report.notes,
+        missing=missing,
+        command=folder.settings.command(),
+        axis="x" if folder.settings.table == "table3" else "kept",
+        rows=rows,
+        methods=methods_of_run(folder),
+        published=published_of(folder),
+        layers={n: math.prod(s) for n, s in stored.architecture.shapes.items()},
+        chosen=chosen,
+        rule=rule,
+        of_network="seed 0, first fold" if len(folder.data.folds) > 1 else "seed 0",
+        networks=networks,
+        dense_multiplications=dense_multiplications(asdict(stored.architecture)),
+        confusions=_confusions(folder, named),
+        examples=_examples(folder, data, chosen),
+        chunks=folder.settings.chunks,
+        moments=stored.moments,
+        classes=list(named.classes) if named is not None else None,
+        skeleton=None if named is None else skeleton_part(named.layout, named.pose),
+    )
+
+
+def _check_same(folder: Folder, data: Skeletons | None) -> None:
+    if data is not None and describe(data).digest != folder.data.digest:
+        raise TrellisError(
+            f"{data.source!r} are not the recordings of this run, which was made on "
+            f"{folder.settings.data!r}: give those with --data"
+        )
+
+
+class _Stored:
+    """The pruned networks that a run keeps."""
+
+    def __init__(self, folder: Folder, named: Named | None) -> None:
+        self.folder, self.named = folder, named
+        self.architecture = architecture_of(folder.settings, folder.data)
+        self.bench = self.architecture.build(0)  # every network in turn is laid into this one
+        self.moments = moments_of(folder.settings.chunks)
+        # The stack of the network that stands for each row.
+        self.stacks = {
+            record["row"]: int(record["stack"])
+            for record in folder.records.values()
+            if record["seed"] == record["fold"] == 0 and "refused" not in record
+        }
+
+    def rows(self) -> set[str]:
+        return {r for r, stack in self.stacks.items() if self.folder.networks(stack).exists()}
+
+    def shown(self, chosen: str | None, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        """The chosen network, its method at other rates, others at its rate and the highest."""
+        if self.named is None or chosen is None:
+            return {}
+        head = next(row for row in rows if row["key"] == chosen)
+        highest = max(row["rate"] for row in rows)
+
+        def places(row: dict[str, Any]) -> list[bool]:
+            """Whether it is wanted for each reason, the best first."""
+            return [
+                row["key"] == chosen,
+                row["method"] == head["method"],
+                row["rate"] == head["rate"],
+                row["rate"] == highest,
+            ]
+
+        wanted = sorted((row for row in rows[1:] if any(places(row))), key=places, reverse=True)
+        found: dict[str, Any] = {}
+        for row in wanted:
+            if len(found) < MOST and (model := self.model(row["key"])) is not None:
+                found[row["key"]] = shown_network(model, self.named.layout, self.moments)
+        return found
+
+    def model(self, row: str) -> GCN | None:
+        if row not in self.stacks:
+            return None
+        shapes = self.architecture.shapes
+        stored = unpacked(self.folder.networks(self.stacks[row]), row, shapes)
+        if stored is None:
+            return None
+        self.bench.load_state_dict(stored[0])  # 0 where nothing is kept: no masks are needed
+        return self.bench
+
+
+def _asked(network: str, rows: list[dict[str, Any]]) -> str:
+    keys = [row["key"] for row in rows[1:]]
+    if network not in keys:
+        raise TrellisError(
+            f"--network {network!r} is no row of this run: {', '.join(keys) or 'it has none'}"
+        )
+    return network
+
+
+def _confusions(folder: Folder, named: Named | None) -> dict[str, list[int]]:
+    if named is None:
+        return {}
+    by_row: dict[str, list[tuple[int, list[int]]]] = {}
+    for record in folder.records.values():
+        if "said" in record:
+            by_row.setdefault(record["row"], []).append((record["fold"], record["said"]))
+    found = {row: pooled(said, named.labels) for row, said in by_row.items()}
+    return {row: counts for row, counts in found.items() if counts is not None}
+
+
+def _examples(folder: Folder, data: Skeletons | None, chosen: str | None) -> dict[str, Any] | None:
+    record = folder.records.get(f"{chosen}/seed-0/fold-0", {})
+    if data is None or "said" not in record:
+        return None
+    return {"row": chosen} | examples(data, data.folds[0].test.tolist(), record["said"])
+
+
+def _missing(
+    folder: Folder,
+    named: Named | None,
+    data: Skeletons | None,
+    rows: list[dict[str, Any]],
+    networks: dict[str, Any],
+    chosen: str | None,
+) -> list[Missing]:
+    found = []
+    again = "this run did not keep it: give its command again, into another folder (--out)"
+    if named is None:
+        found.append(Missing("the names of classes and joints", "trellis report … --data SOURCE"))
+    if chosen is not None and chosen not in networks:
+        rate = next(row["rate"] for row in rows if row["key"] == chosen)
+        why = f"a run keeps networks from {LEAST:g} % up" if rate < LEAST else again
+        found.append(Missing(f"the network {chosen} itself, to draw it", why))
+    if not any("said" in record for record in folder.records.values()):
+        found.append(Missing("which class was taken for which", again))
+    if data is None and rows[1:]:
+        found.append(
+            Missing(
+                "moving skeletons, which need the recordings",
+                f"trellis report … --data SOURCE, where {folder.settings.data} is",
+            )
+        )
+    if any(live is None for row in rows for _, live in (row["layers"] or {}).values()):
+        found.append(Missing("which connections of each layer are dead", again))
+    return found
+
+
+def _time(seconds: float) -> str:
+    """
+    >>> _time(40), _time(600), _time(9000)
+    ('40 seconds', '10 minutes', '2.5 hours')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 6000 else f"{seconds / 3600:.1f} hours"

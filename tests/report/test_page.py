@@ -1,0 +1,157 @@
+"""Pages as files and in a browser: whole in themselves, legible anywhere, and harmless."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import trellis
+from tests.report.browser import Browser, Seen
+from tests.report.conftest import HOSTILE, Made, made
+from tests.report.runs import hands
+from trellis.report import write_page
+from trellis.report.audited import audit_report
+from trellis.report.page import page
+from trellis.report.run import run_report
+from trellis.skeleton import Layout
+
+ROOT = Path(trellis.__file__).parents[2]
+
+
+def audited(path: Path) -> Path:
+    """The page of a network with a layer cut off, and a name that would like to be run."""
+    first, second, third = nn.Linear(6, 8), nn.Linear(8, 5), nn.Linear(5, 3)
+    model = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), third)
+    with torch.no_grad():
+        first.weight[4:] = 0
+        second.weight[:, :3] = 0
+        third.weight[:, 1:] = 0
+    found = trellis.audit(model, torch.zeros(1, 6))
+    write_page(path, audit_report(found, HOSTILE[0], [("Weights", HOSTILE[1])]))
+    return path
+
+
+def test_the_built_page_is_that_of_its_sources() -> None:
+    sources = ROOT / "report-page" / "src"
+    if not sources.is_dir():
+        pytest.skip("the page's sources are not part of an installed package")
+    digest = hashlib.sha256()
+    for path in sorted(sources.iterdir(), key=lambda p: p.name):
+        digest.update(f"{path.name}\n".encode() + path.read_bytes())
+    for name in ("page.js", "page.css"):
+        built = (ROOT / "src" / "trellis" / "report" / name).read_text(encoding="utf-8")
+        stamp = re.match(r"/\* built from report-page/src, (\w+) \*/", built)
+        assert stamp is not None and stamp[1] == digest.hexdigest(), "npm run build in report-page/"
+        assert len(built) < 300_000
+
+
+def test_a_full_table_is_written_in_time_and_is_not_large(full: Made, tmp_path: Path) -> None:
+    began = time.process_time()  # others use this machine: their time does not count
+    write_page(tmp_path / "report.html", run_report(full.folder, lambda: full.data))
+    assert time.process_time() - began < 5
+    assert (tmp_path / "report.html").stat().st_size < 3_000_000
+
+
+def test_a_policy_lets_nothing_run_but_the_page_itself(small: Made) -> None:
+    text = small.page.read_text(encoding="utf-8")
+    head = text[: text.index("<style>")]
+    [policy] = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', head)
+    assert policy.startswith("default-src &#x27;none&#x27;; script-src &#x27;sha256-")
+    assert "unsafe" not in policy and "http" not in policy
+    assert text.count("<script") == 2 and text.count("</script") == 2
+    [data] = re.findall(r'<script type="application/json" id="content">(.*?)</script>', text, re.S)
+    assert json.loads(data) == json.loads(json.dumps(small.content))
+    assert not set("<>&\u2028\u2029") & set(data)
+
+
+@pytest.mark.parametrize("width", [390, 1600])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_every_screen_in_light_and_dark(
+    browser: Browser, small: Made, tmp_path: Path, width: int, scheme: Any
+) -> None:
+    for path in (small.page, audited(tmp_path / "audit.html")):
+        with browser.opened(path, width=width, color_scheme=scheme) as seen:
+            assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+            assert shade(seen) == scheme
+            small_texts = seen.page.evaluate("""() => [...document.querySelectorAll('svg text')]
+              .filter(text => text.textContent && text.getBoundingClientRect().width > 0)
+              .filter(text => parseFloat(getComputedStyle(text).fontSize) < 6.9).length""")
+            assert small_texts == 0
+            button = seen.page.locator(".theme")
+            button.click()
+            assert shade(seen) == {"light": "dark", "dark": "light"}[scheme]
+            button.click()
+            assert shade(seen) == scheme
+            seen.quiet()
+
+
+def shade(seen: Seen) -> str:
+    """Whether the ground is light or dark, and text the other way."""
+    script = "() => [getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"  # noqa: E501
+    ground, ink = (
+        sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in seen.page.evaluate(script)
+    )
+    assert abs(ground - ink) > 400
+    return "light" if ground > ink else "dark"
+
+
+def test_it_prints(browser: Browser, small: Made) -> None:
+    with browser.opened(small.page, color_scheme="dark") as seen:
+        printed = seen.page.pdf(format="A4")
+        assert printed.startswith(b"%PDF") and printed.count(b"/Type /Page\n") >= 2
+        seen.page.emulate_media(media="print")
+        assert shade(seen) == "light"  # ink is dear
+        assert not seen.page.locator(".buttons").first.is_visible()
+        assert seen.page.locator("#network svg").is_visible()
+        seen.quiet()
+
+
+def test_hostile_names_are_shown_and_never_run(browser: Browser, tmp_path: Path) -> None:
+    joints = tuple(f"{HOSTILE[i % 8]} {i}" for i in range(9))
+    layout = Layout(HOSTILE[0], joints, (-1, 0, 1, 2, 0, 4, 5, 0, 7))
+    data = hands(HOSTILE, layout, each=8, source=f"npz:{HOSTILE[1]}")
+    run = made(tmp_path, data)
+    with browser.opened(run.page) as seen:
+        seen.page.wait_for_timeout(200)
+        titles = seen.texts("#network .class-mark title")
+        assert sorted(titles) == sorted(HOSTILE)
+        assert seen.texts("#network .joint-mark title") == list(joints)
+        for label, name in enumerate(HOSTILE):
+            seen.page.select_option("#class-picker", str(label))
+            assert name in (seen.page.locator(".readout").text_content() or "")
+        assert HOSTILE[1] in (seen.page.locator("header").text_content() or "")
+        assert seen.page.evaluate("window.pwned") is None
+        assert seen.count("main img, main b:has(*), main script") == 0
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= 1280
+        seen.quiet()
+
+
+def test_half_a_character_is_no_reason_to_fail(tmp_path: Path) -> None:
+    text = page({"kind": "report", "title": "half \ud83d", "classes": ["\udc4b"]})
+    (tmp_path / "page.html").write_text(text, encoding="utf-8")
+
+
+def test_the_audit_page_tells_the_worst_first(browser: Browser, tmp_path: Path) -> None:
+    with browser.opened(audited(tmp_path / "audit.html")) as seen:
+        assert seen.count("#flow .layer") == 3
+        names = "marks => marks.map(mark => mark.dataset.layer)"
+        layers = seen.page.locator("#flow .layer")
+        assert layers.evaluate_all(names) == ["0.weight", "2.weight", "4.weight"]
+        assert seen.count("#flow .bar-dead") == 2 and seen.count("#flow .river") == 1
+        worst = seen.page.locator(".words code").first.inner_text()
+        seen.page.click(".sort")
+        assert layers.evaluate_all(names)[0] == worst
+        assert "dead" in seen.page.locator(".answer").inner_text()
+        assert HOSTILE[0] in (seen.page.locator("header").text_content() or "")
+        seen.page.click("#flow .to-table")
+        assert seen.count("#flow tbody tr") == 3
+        assert seen.page.evaluate("window.pwned") is None
+        seen.quiet()

@@ -1,0 +1,54 @@
+"""Shares of joints and chunks are those of all paths, enumerated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from tests.report.networks import network, networks
+from tests.report.paths import paths
+from trellis.report.messages import messages_of
+from trellis.report.shares import moments_of, shares
+from trellis.skeleton import GCN
+
+
+@settings(max_examples=40, deadline=None)
+@given(gcn=networks())
+def test_shares_are_sums_over_paths(gcn: GCN) -> None:
+    wanted = np.zeros((3, 3, 2))
+    for path in paths(gcn):
+        wanted[path.label, path.joint, path.channel // 3] += path.weight
+    sums = wanted.sum((1, 2), keepdims=True)
+    found = messages_of(gcn)
+    np.testing.assert_allclose(found.sums, sums.ravel(), rtol=1e-6)
+    np.testing.assert_allclose(
+        shares(found, moments_of(2)),
+        np.divide(wanted, sums, out=np.zeros_like(wanted), where=sums > 0),
+        atol=1e-9,
+    )
+    reached = sums.ravel() > 0
+    np.testing.assert_allclose(shares(found, moments_of(2)).sum((1, 2))[reached], 1)
+    assert (shares(found, moments_of(2))[~reached] == 0).all()
+
+
+def test_weights_that_are_no_numbers_carry_nothing() -> None:
+    gcn = network(1)
+    wanted = network(1)
+    gcn.dense.weight[0, :], wanted.dense.weight[0, :] = float("nan"), 0
+    gcn.dense.weight[1, 2], wanted.dense.weight[1, 2] = float("inf"), 0
+    found = shares(messages_of(gcn), moments_of(2))
+    np.testing.assert_array_equal(found, shares(messages_of(wanted), moments_of(2)))
+    assert (found[0] == 0).all()
+
+
+@pytest.mark.parametrize("kinds", [("velocity",), ("coordinates", "velocity", "bones")])
+def test_channels_of_every_kind_belong_to_their_chunk(kinds: tuple[str, ...]) -> None:
+    chunk_of = [m for kind in kinds for m in range(kind == "velocity", 3) for _ in range(3)]
+    gcn = network(1, channels=len(chunk_of))
+    wanted = np.zeros((3, 3, 3))
+    for path in paths(gcn):
+        wanted[path.label, path.joint, chunk_of[path.channel]] += path.weight
+    wanted /= np.maximum(wanted.sum((1, 2), keepdims=True), 1e-300)
+    found = shares(messages_of(gcn), moments_of(3, kinds))
+    np.testing.assert_allclose(found, wanted, atol=1e-9)
