@@ -5,13 +5,29 @@ PYTHON := $(VENV)/bin/python
 # One thread a process: the tests already run one process a core.
 TEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n auto
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-all tools lint bench fuzz page clean
 
 demo: $(VENV)/.dev
 	$(PYTHON) -m trellis.cli demo
 
+# Tests that need a system tool which is not here are skipped, and the end of the report names it.
 test: lint
 	$(TEST)
+
+# The same with nothing skipped for want of a tool.
+test-all: tools lint
+	TRELLIS_ALL_TOOLS=1 $(TEST)
+
+# Program and Debian package.
+TOOLS := gcc:gcc clang:clang node:nodejs chromium:chromium \
+    arm-none-eabi-gcc:gcc-arm-none-eabi qemu-system-arm:qemu-system-arm
+tools:
+	@wanted=""; for pair in $(TOOLS); do \
+	    command -v $${pair%%:*} > /dev/null || wanted="$$wanted $${pair#*:}"; done; \
+	if [ -n "$$wanted" ]; then \
+	    echo "missing:$$wanted"; \
+	    { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get install -y $$wanted; } || \
+	    { echo "install them: apt-get install$$wanted"; exit 1; }; fi
 
 lint: $(VENV)/.dev
 	$(PYTHON) -m ruff check .
@@ -20,6 +36,15 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.bench
 	$(PYTHON) bench/prune.py
+
+# The page of `trellis report` is committed built: this is for whoever changes it. Needs node.
+page:
+	cd report-page && npm ci --ignore-scripts --no-audit --no-fund && npm run build
+
+# The C reader and the parser of recordings, for ten minutes together. Needs clang.
+FUZZ_SECONDS := 600
+fuzz: $(VENV)/.dev
+	PYTHON=$(PYTHON) FUZZ_SECONDS=$(FUZZ_SECONDS) sh fuzz/run.sh
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

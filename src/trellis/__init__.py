@@ -18,6 +18,11 @@ from .trace import Trellis, rule, trace
 
 if TYPE_CHECKING:
     from . import skeleton
+    from .ship.c import export_c
+    from .ship.compact import Compacted, compact
+    from .ship.onnx import export_onnx
+    from .ship.runtime import Runtime
+    from .ship.wasm import export_wasm
     from .train.pruner import Pruner
     from .train.schedule import Schedule
 
@@ -25,12 +30,18 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Audit",
+    "Compacted",
     "Masks",
     "Pruner",
+    "Runtime",
     "Schedule",
     "Trellis",
     "TrellisError",
     "audit",
+    "compact",
+    "export_c",
+    "export_onnx",
+    "export_wasm",
     "load",
     "masks_of",
     "prune",
@@ -48,4 +59,14 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(".skeleton", __name__)
     if name in ("Pruner", "Schedule"):
         return getattr(importlib.import_module(f".train.{name.lower()}", __name__), name)
+    if name in ("Compacted", "compact"):
+        return getattr(importlib.import_module(".ship.compact", __name__), name)
+    if name == "export_c":
+        return importlib.import_module(".ship.c", __name__).export_c
+    if name == "Runtime":
+        return importlib.import_module(".ship.runtime", __name__).Runtime
+    if name == "export_onnx":
+        return importlib.import_module(".ship.onnx", __name__).export_onnx
+    if name == "export_wasm":
+        return importlib.import_module(".ship.wasm", __name__).export_wasm
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,7 +15,19 @@ from collections.abc import Callable, Sequence
 import tyro
 
 import trellis
-from trellis.cli import audit, data, demo, evaluate, prune, reproduce, train, tune
+from trellis.cli import (
+    audit,
+    data,
+    demo,
+    evaluate,
+    export,
+    prune,
+    report,
+    reproduce,
+    shrink,
+    train,
+    tune,
+)
 from trellis.errors import TrellisError
 
 COMMANDS: dict[str, Callable[..., int]] = {
@@ -25,8 +37,11 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "data": data.data,
     "train": train.train,
     "tune": tune.tune,
+    "shrink": shrink.shrink,
     "evaluate": evaluate.evaluate,
+    "export": export.export,
     "reproduce": reproduce.reproduce,
+    "report": report.report,
 }
 
 HELP = """\
@@ -48,13 +63,20 @@ See which weights of a pruned network are dead, and prune so that none is.
             trellis train hands45 --out hands
   tune    a pruned network again: kept connections learn, removed ones stay removed
             trellis tune small --data hands45 --out tuned
+  shrink  all of it at once: train, prune while training, tune; or search how small it may be
+            trellis shrink --data hands45 --sparsity 0.999
+            trellis shrink --data csv:recordings --at-least 0.9
   evaluate
           how well a trained model names actions, or the action in a recording
             trellis evaluate hands --data hands45
             trellis evaluate hands wave.csv
+  export  a model as ONNX, or as C for devices, without its dead units
+            trellis export onnx small --out small.onnx
   reproduce
           the tables of the paper, its figures beside ours; a killed run goes on
             trellis reproduce table2 --data fpha:PATH --seeds 5 --device cuda --recipe paper
+  report  one page that shows a run or a model: how much can go, what is kept, what survived
+            trellis report runs/demo
 
 `trellis COMMAND --help` explains a command; `trellis --version` prints the version.
 Exit status: 0 fine, 1 below --fail-under, 2 an error (one line on stderr).

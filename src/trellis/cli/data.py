@@ -91,7 +91,7 @@ def animate(
     if out is not None:
         check_writable(out)
     data = load(source, protocol=protocol, skip_bad=skip_bad, progress=True)
-    number = _number(data, index)
+    number = number_of(data, index)
     target = Path(f"recording-{number}.html") if out is None else out
     check_writable(target)
     text = page(data, number, view=view, up=None if up == "auto" else up, fps=fps)
@@ -119,7 +119,7 @@ def data(command: Annotated[Command, arg(name="")]) -> int:
     return command
 
 
-def _number(data: Skeletons, index: str) -> int:
+def number_of(data: Skeletons, index: str) -> int:
     if index.isascii() and index.isdecimal() and int(index) < len(data):
         return int(index)
     if index in data.names:

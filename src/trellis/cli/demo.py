@@ -42,10 +42,10 @@ little. "live" is the share of kept connections that lie on a path from an input
 
 Try next:
   trellis data show hands45 12 --out hand.html         look at a recording
-  trellis train hands45 --out hands                    train longer, and keep the model
-  trellis prune hands --sparsity 0.999 --out small     one connection in a thousand, all live
-  trellis tune small --data hands45 --out tuned        bring its accuracy back
-  trellis evaluate tuned --data hands45                which actions suffer
+  trellis shrink --data hands45 --sparsity 0.99 --course quick --out small
+                                                       prune while training: far more accurate
+  trellis evaluate small/model --data hands45          which actions suffer
+  trellis export c small/model --out device            C for a device, a few kilobytes
   trellis reproduce table2 --data hands45 --device cuda --precision bf16
                                                        the whole table, five seeds, on a GPU
 Recordings of your own: csv:FOLDER or npz:FILE in place of hands45; docs/skeletons.md says how."""

@@ -18,6 +18,7 @@ from trellis.saved import save
 from trellis.saved.folder import read_folder
 from trellis.saved.model import rebuilt
 from trellis.saved.weights import load_weights
+from trellis.ship.compact import Compacted
 from trellis.skeleton.gcn import GCN
 from trellis.skeleton.recogniser import NOTES
 
@@ -66,5 +67,7 @@ def opened(target: str, inputs: Sequence[str], weights: Path | None) -> Opened:
 
 
 def _example(model: nn.Module) -> tuple[Tensor, ...]:
+    if isinstance(model, Compacted):
+        return model.example()
     assert isinstance(model, GCN)
     return (torch.zeros(1, model.sizes["nodes"], model.sizes["channels"]),)

@@ -30,7 +30,7 @@ class Saved(Protocol):
 Kind = TypeVar("Kind", bound=type)
 _KINDS: dict[str, type] = {}
 # Imported when a folder asks for them, so that ``import trellis`` need not.
-_HOMES = {"GCN": "trellis.skeleton.gcn"}
+_HOMES = {"GCN": "trellis.skeleton.gcn", "Compacted": "trellis.ship.compact.module"}
 
 
 def registered(name: str) -> Callable[[Kind], Kind]:

@@ -89,11 +89,12 @@ class Channels:
             return x
         if kind == "velocity":
             return x[..., 3:] - x[..., :-3]
-        # Views of the parents rather than an index of them: an index would be copied from the host,
-        # which a captured graph cannot do.
-        origin = torch.zeros_like(x[..., :1, :])
-        ends = [x[..., p : p + 1, :] if p >= 0 else origin for p in self.parents]
-        return x - torch.cat(ends, dim=-2)
+        # Views rather than an index of parents: an index would be copied from the host, which a
+        # captured graph cannot do.
+        joints = [x[..., j : j + 1, :] for j in range(len(self.parents))]
+        ends = zip(joints, self.parents, strict=True)
+        bones = [joint - joints[p] if p >= 0 else joint for joint, p in ends]
+        return torch.cat(bones, dim=-2)
 
     def to_dict(self) -> dict[str, Any]:
         return {"parents": list(self.parents), "kinds": list(self.kinds)}

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from ..errors import TrellisError
 from ..saved import save
@@ -76,6 +77,11 @@ class Recogniser:
     def channels(self) -> Channels:
         """What is made of the places of joints before the network sees them."""
         return Channels.of(self.layout, self.kinds)
+
+    def network(self) -> nn.Module:
+        """The network as a function of places, (recordings, joints, chunks * 3), in which its
+        channels are made: what is shipped to where recordings are only chunked and normalised."""
+        return self.model if self.kinds == COORDINATES else _Seeing(self.channels, self.model)
 
     @classmethod
     def fresh(
@@ -206,6 +212,18 @@ class Recogniser:
             raise TrellisError(
                 f"{str(path)!r}: what model.json says of its input is not sound: {reason:.300}"
             ) from None
+
+
+class _Seeing(nn.Module):
+    """A network behind the channels that it sees."""
+
+    def __init__(self, channels: Channels, model: nn.Module) -> None:
+        super().__init__()
+        self.channels, self.model = channels, model
+
+    def forward(self, places: Tensor) -> Tensor:
+        logits: Tensor = self.model(self.channels(places))
+        return logits
 
 
 def _layout(given: Mapping[str, Any]) -> Layout:

@@ -84,7 +84,7 @@ def held_out(labels: Indices, chosen: Indices, seed: int) -> tuple[Indices, Indi
     of a class with two or three recordings one.
 
     >>> held_out(np.array([0, 0, 0, 0, 1, 1]), np.arange(6), seed=0)
-    (array([0, 1, 2, 5]), array([3, 4]))
+    (array([0, 1, 3, 4]), array([2, 5]))
     """
     generator = np.random.default_rng(seed)
     out: list[int] = []

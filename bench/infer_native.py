@@ -1,0 +1,63 @@
+"""Our own run-time as contenders: inside a C driver, and called from Python."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import trellis
+from trellis.ship.runtime.library import SOURCES
+
+Floats = NDArray[np.float32]
+SOURCE = Path(str(files("trellis.ship.c").joinpath("source")))
+
+
+def driver(folder: Path) -> Path:
+    """The timing program, built with the flags of the run-time's own library."""
+    target = folder / "driver"
+    parts = [str(SOURCE / name) for name in SOURCES]
+    flags = ["-std=gnu99", "-O3", "-march=native", f"-I{SOURCE}"]
+    main = str(Path(__file__).with_name("infer_driver.c"))
+    compiler = os.environ.get("CC", "cc")
+    subprocess.run([compiler, *flags, "-o", str(target), main, *parts, "-lm"], check=True)
+    return target
+
+
+class Driven:
+    """A driver that waits for its turn; a turn gives the least seconds of some calls."""
+
+    def __init__(self, program: Path, model: Path, inputs: Floats, batch: int, calls: int) -> None:
+        turns, self._turn = os.pipe()
+        given = model.with_suffix(f".{batch}.inputs")
+        inputs.tofile(given)
+        with given.open("rb") as data:
+            # The driver reads its turns from file descriptor 3.
+            command = f'exec "$0" "$@" 3<&{turns}'
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", command, str(program), str(model), str(batch), str(calls)],
+                stdin=data, stdout=subprocess.PIPE, text=True, pass_fds=(turns,),
+            )  # fmt: skip
+        os.close(turns)
+
+    def __call__(self) -> float:
+        os.write(self._turn, b"x")
+        assert self._process.stdout is not None
+        return float(self._process.stdout.readline()) * 1e-6
+
+    def close(self) -> None:
+        os.close(self._turn)
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+def called(model: Path) -> Callable[[Floats], object]:
+    """`trellis.Runtime`, Python's part of the call included."""
+    runtime = trellis.Runtime(model)
+    return runtime.predict

@@ -1,0 +1,59 @@
+/* Inputs from the file `inputs`, outputs to the file `outputs`, and how many instructions one
+ * inference takes. May be used under any licence.
+ *
+ * Under qemu's `-icount shift=0` every instruction takes one nanosecond of the machine's time, so
+ * its SysTick timer counts instructions. How many there are to a tick is measured, on a loop whose
+ * instructions are known.
+ */
+#include "model.h"
+#include "semihosting.h"
+
+#define TICK_CONTROL (*(volatile uint32_t *)0xE000E010u)
+#define TICK_RELOAD (*(volatile uint32_t *)0xE000E014u)
+#define TICK_VALUE (*(volatile uint32_t *)0xE000E018u)
+#define TICK_BITS 0xFFFFFFu
+#define LOOPS 1000000u
+
+static float scratch[TRELLIS_SCRATCH], output[TRELLIS_OUTPUTS];
+
+static uint32_t now(void) { return TICK_VALUE; } /* counts down */
+
+/* Two instructions a turn. */
+static uint32_t ticks_of_loop(uint32_t turns) {
+    const uint32_t began = now();
+    __asm volatile("1: subs %0, %0, #1\n bne 1b" : "+r"(turns)::"cc");
+    return (began - now()) & TICK_BITS;
+}
+
+static void say_number(const char *name, uint32_t value) {
+    char text[12] = {0};
+    char *at = text + 10;
+    *at = '\n';
+    do *--at = (char)('0' + value % 10);
+    while (value /= 10);
+    say(name);
+    say(" ");
+    say(at);
+}
+
+int main(void) {
+    TICK_RELOAD = TICK_BITS;
+    TICK_VALUE = 0;
+    TICK_CONTROL = 5; /* on, by the processor's clock, without interrupts */
+    const uint32_t known = ticks_of_loop(LOOPS);
+    const int32_t from = opened("inputs", 6, READ_BINARY), to = opened("outputs", 7, WRITE_BINARY);
+    uint32_t count = 0;
+    uint64_t ticks = 0;
+    if (from < 0 || to < 0) return 2;
+    while (moved(SYS_READ, from, scratch, TRELLIS_INPUTS * sizeof *scratch) == 0) {
+        const uint32_t began = now();
+        if (trellis_run(scratch, output, scratch) != 0) return 3;
+        ticks += (began - now()) & TICK_BITS;
+        if (moved(SYS_WRITE, to, output, sizeof output) != 0) return 4;
+        count++;
+    }
+    asked(SYS_CLOSE, &to);
+    say_number("inferences", count);
+    if (count) say_number("instructions", (uint32_t)(ticks * (2 * LOOPS) / known / count));
+    return 0;
+}

@@ -1,0 +1,57 @@
+/* Whatever the text, the parser of recordings tells what is wrong or gives finite frames, which
+ * are chunked and normalised within bounds. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "chunk.h"
+#include "frame.h"
+
+enum { JOINTS = 3, FRAME = JOINTS * 3, COLUMNS = FRAME + 8, CHUNKS = 5, MOST = 64 };
+
+static const char *const joints[JOINTS] = {"hip", "left hand", "x"};
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t length);
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t length) {
+    static float recording[MOST * FRAME], input[JOINTS * CHUNKS * 3];
+    static const unsigned roots[1] = {1};
+    int places[COLUMNS], columns = 0;
+    size_t frames = 0, at = 0;
+    /* Copies of their own, so that reading a byte too many is seen. */
+    while (at < length && frames < MOST) {
+        const unsigned char *end = memchr(data + at, '\n', length - at);
+        const size_t size = end ? (size_t)(end - data) - at : length - at;
+        char *line = malloc(size ? size : 1);
+        if (!line) abort();
+        memcpy(line, data + at, size);
+        at += size + 1;
+        int numbers = 0, header = 0;
+        if (!trellis_blank(line, size)) {
+            if (columns == 0) {
+                const size_t words = trellis_words(line, size, &numbers);
+                header = numbers == 0;
+                if (header) columns = trellis_header(line, size, joints, JOINTS, places, COLUMNS);
+                else if (words == FRAME)
+                    for (columns = 0; columns < FRAME; columns++) places[columns] = columns;
+                else columns = -1;
+            }
+            if (columns > 0 && !header) {
+                float *frame = recording + frames * FRAME;
+                memset(frame, 0, FRAME * sizeof *frame);
+                if (trellis_frame(line, size, places, (size_t)columns, frame) == 0) {
+                    for (int i = 0; i < FRAME; i++)
+                        if (!(fabsf(frame[i]) <= 1e9f)) abort();
+                    frames++;
+                }
+            }
+        }
+        free(line);
+        if (columns < 0) break;
+    }
+    if (trellis_chunk(recording, frames, JOINTS, CHUNKS, input) == 0) {
+        trellis_normalise(input, JOINTS, CHUNKS, roots, 1, 0.5f);
+        for (int i = 0; i < JOINTS * CHUNKS * 3; i++)
+            if (!(fabsf(input[i]) <= 1e10f)) abort();
+    }
+    return 0;
+}

@@ -1,0 +1,84 @@
+"""The README beside exported C."""
+
+from __future__ import annotations
+
+from ..tables.form import Tables
+
+_FLAGS = "-std=c99 -O2"
+
+
+def readme(tables: Tables) -> str:
+    """What the files are, how to build them, how to call them."""
+    recognises = tables.notes.get("recording") and tables.notes.get("classes")
+    sizes = (
+        f"{tables.weights:,} weights ({tables.values}), {tables.units:,} units, "
+        f"{tables.uses:,} multiplications an inference"
+    )
+    return "\n".join(
+        [
+            "# A pruned network in C",
+            "",
+            f"{sizes}.",
+            "",
+            "| file | what it is |",
+            "|---|---|",
+            "| `model.h` | sizes, and the functions to call |",
+            "| `model.c` | tables and kernel: C99, no allocation, everything `const` |",
+            f"| `main.c` | {_main(bool(recognises))} |",
+            '| `model.trellis` | the same tables for Python: `trellis.Runtime("model.trellis")` |',
+            "",
+            "## Build and run",
+            "",
+            "```sh",
+            f"cc {_FLAGS} -o model model.c main.c -lm",
+            _use(tables, bool(recognises)),
+            "```",
+            "",
+            "## Call it",
+            "",
+            "```c",
+            '#include "model.h"',
+            "",
+            "static float scratch[TRELLIS_SCRATCH], output[TRELLIS_OUTPUTS];",
+            "",
+            *(_call_recording() if recognises else _call_plain()),
+            "```",
+            "",
+            f"Memory: {4 * tables.size:,} bytes of scratch, which the caller gives. On a",
+            "microcontroller the tables stay in flash; `-ffunction-sections -Wl,--gc-sections`",
+            "leaves out what is not called. `model.c` needs the maths library only where an",
+            "activation does (`-lm`); `main.c` does, for percentages.",
+            "",
+            "These files were written by Trellis and may be used under any licence.",
+            "",
+        ]
+    )
+
+
+def _main(recognises: bool) -> str:
+    if recognises:
+        return "names the action in a recording from standard input"
+    return "reads inputs from standard input, one a line, and prints the outputs"
+
+
+def _use(tables: Tables, recognises: bool) -> str:
+    if not recognises:
+        return f"./model < inputs.csv      # {tables.input_units} numbers a line"
+    joints = len(tables.notes["recording"]["joints"])
+    return "\n".join(
+        [
+            f"./model < recording.csv              # a frame a line: x y z of {joints} joints",
+            "./model --outputs < recording.csv    # the network's output for every class",
+        ]
+    )
+
+
+def _call_recording() -> list[str]:
+    return [
+        "trellis_input(recording, frames, scratch);   /* chunked and normalised, in place */",
+        "trellis_run(scratch, output, scratch);       /* output[i] is of trellis_classes[i] */",
+    ]
+
+
+def _call_plain() -> list[str]:
+    return ["trellis_run(input, output, scratch);         /* TRELLIS_INPUTS floats in */"]

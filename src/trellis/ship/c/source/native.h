@@ -1,0 +1,40 @@
+/* The native library: a .trellis file in memory, evaluated on the machine's vectors.
+ * Generated and run-time code of Trellis may be used under any licence.
+ */
+#ifndef TRELLIS_NATIVE_H
+#define TRELLIS_NATIVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define TRELLIS_API __declspec(dllexport)
+#else
+#define TRELLIS_API __attribute__((visibility("default")))
+#endif
+
+#define TRELLIS_ABREAST 16 /* samples side by side in a batch */
+
+typedef struct trellis_model trellis_model;
+
+/* NULL where the bytes are refused, and then a reason in `why`, at most `room` bytes of it. */
+TRELLIS_API trellis_model *trellis_open(
+    const unsigned char *data, size_t length, char *why, size_t room);
+TRELLIS_API void trellis_close(trellis_model *model);
+TRELLIS_API uint32_t trellis_inputs(const trellis_model *model);
+TRELLIS_API uint32_t trellis_outputs(const trellis_model *model);
+
+/* Bytes of scratch memory that predicting this many samples at once needs. */
+TRELLIS_API size_t trellis_scratch(const trellis_model *model, size_t batch);
+
+/* `batch` inputs one after another in, as many outputs out. Models are never changed: any number
+ * of threads may predict with one, each with scratch memory of its own, 64-byte aligned. */
+TRELLIS_API void trellis_predict(
+    const trellis_model *model, const float *inputs, size_t batch, float *outputs, void *scratch);
+
+/* A recording as an input. See chunk.h. Returns 0, or -1 where there is nothing to chunk. */
+TRELLIS_API int trellis_recorded(
+    const float *recording, size_t frames, size_t joints, size_t chunks, const unsigned *roots,
+    size_t count, float scale, float *input);
+
+#endif

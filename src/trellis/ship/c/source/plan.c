@@ -1,0 +1,217 @@
+/* How each step is computed for one sample. See plan.h.
+ * Generated and run-time code of Trellis may be used under any licence.
+ */
+#include "plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__AVX512F__)
+#define PLANNED 1
+#else
+#define PLANNED 0 /* without wide gathers the plain kernel is as good */
+#endif
+
+/* A row to be put into a slice. */
+typedef struct {
+    const uint32_t *terms;
+    const float *weights;
+    uint32_t fan, offset, out;
+    float bias;
+} row;
+
+static uint32_t vectors_of(const uint32_t *offsets, uint32_t count) {
+    return (offsets[count - 1] - offsets[0]) / TRELLIS_WIDE + 1;
+}
+
+/* In hundredths of a cycle, roughly: a gathered term, a vector of neighbours, and what results
+ * cost that have to be scattered. */
+static int runs_better(const uint32_t *offsets, uint32_t count, uint32_t fan) {
+    if (count < 4 || fan == 0) return 0;
+    const uint64_t vectors = vectors_of(offsets, count);
+    const uint64_t run = vectors * (100 * (uint64_t)fan + 300) + 100 * (uint64_t)count;
+    const uint64_t gathered = 80 * (uint64_t)fan * count + 60 * (uint64_t)count;
+    for (uint32_t n = 1; n < count; n++)
+        if (offsets[n] == offsets[n - 1]) return 0; /* the same unit twice */
+    return run < gathered;
+}
+
+static void *some(size_t count, size_t size, int *failed) {
+    void *made = calloc(count ? count : 1, size);
+    if (!made) *failed = 1;
+    return made;
+}
+
+static void plan_lanes(
+    trellis_lanes *lanes, const uint32_t *offsets, const uint32_t *outs, uint32_t count,
+    uint32_t vectors
+) {
+    uint32_t n = 0;
+    for (uint32_t v = 0; v < vectors; v++) {
+        trellis_lanes *l = &lanes[v];
+        uint32_t found = 0;
+        l->mask = 0;
+        l->out = TRELLIS_SCATTERED;
+        int together = 1;
+        for (; n < count && offsets[n] - offsets[0] < (v + 1) * TRELLIS_WIDE; n++, found++) {
+            const uint32_t lane = offsets[n] - offsets[0] - v * TRELLIS_WIDE;
+            l->mask = (uint16_t)(l->mask | 1u << lane);
+            l->outs[lane] = outs[n];
+            together &= found == 0 || outs[n] == outs[n - 1] + 1;
+        }
+        if (found && together) l->out = outs[n - found];
+    }
+}
+
+static void plan_slice(trellis_part *p, const row *rows, uint32_t count, size_t *vector) {
+    trellis_slice *s = &p->slice[p->slices];
+    const uint32_t width = rows[count - 1].fan; /* fans ascend */
+    float *bias = p->bias + (size_t)p->slices * TRELLIS_WIDE;
+    uint32_t *outs = p->outs + (size_t)p->slices * TRELLIS_WIDE;
+    int together = count == TRELLIS_WIDE;
+    for (uint32_t r = 0; r < TRELLIS_WIDE; r++) {
+        const row *from = &rows[r < count ? r : 0];
+        /* Beyond its end a row reads its first term again, with weight zero; one that has no terms
+         * reads what the longest row does. */
+        const row *first = from->fan ? from : &rows[count - 1];
+        bias[r] = r < count ? from->bias : 0.0f;
+        outs[r] = r < count ? from->out : p->alone.size; /* a spare place behind the units */
+        together &= r == 0 || outs[r] == outs[0] + r;
+        for (uint32_t t = 0; t < width; t++) {
+            const int real = r < count && t < from->fan;
+            const uint32_t at = real ? from->terms[t] + from->offset
+                                     : first->terms[0] + first->offset;
+            const size_t place = (*vector + t) * TRELLIS_WIDE + r;
+            if (p->near) p->near[place] = (uint16_t)at;
+            else p->far[place] = at;
+            p->weights[place] = real ? from->weights[t] : 0.0f;
+        }
+    }
+    s->width = width;
+    s->out = together ? outs[0] : TRELLIS_SCATTERED;
+    *vector += width;
+    p->slices++;
+}
+
+/* Goes over a step twice: to count, with fill 0, and to fill what was allocated in between. */
+typedef struct {
+    size_t runs, lanes, slices, vectors;
+} extent;
+
+static extent plan_rows(trellis_part *p, int fill) {
+    extent e = {0, 0, 0, 0};
+    const trellis_tables *m = &p->alone;
+    const uint32_t *terms = m->terms, *offsets = m->offsets, *outs = m->outs;
+    const float *weights = m->weights;
+    row rows[TRELLIS_WIDE];
+    uint32_t waiting = 0;
+    for (uint32_t g = 0; g < p->step->groups; g++) {
+        const uint32_t fan = m->fan[g], count = m->count[g];
+        if (!p->step->adds && runs_better(offsets, count, fan)) {
+            const uint32_t vectors = vectors_of(offsets, count);
+            if (fill) {
+                trellis_run_of *r = &p->run[e.runs];
+                r->first = offsets[0];
+                r->fan = fan;
+                r->vectors = vectors;
+                r->term = (uint32_t)(terms - m->terms);
+                r->bias = m->bias[g];
+                plan_lanes(p->lanes + e.lanes, offsets, outs, count, vectors);
+            }
+            e.runs++;
+            e.lanes += vectors;
+        } else {
+            for (uint32_t n = 0; n < count; n++) {
+                const row made = {terms, weights, fan, offsets[n], outs[n], m->bias[g]};
+                rows[waiting++] = made;
+                if (waiting < TRELLIS_WIDE) continue;
+                if (fill) plan_slice(p, rows, waiting, &e.vectors);
+                else e.vectors += fan;
+                e.slices++;
+                waiting = 0;
+            }
+        }
+        terms += fan;
+        weights += fan;
+        offsets += count;
+        outs += count;
+    }
+    if (waiting) {
+        if (fill) plan_slice(p, rows, waiting, &e.vectors);
+        else e.vectors += rows[waiting - 1].fan;
+        e.slices++;
+    }
+    return e;
+}
+
+static int plan_part(trellis_part *p) {
+    int failed = 0;
+    const extent e = plan_rows(p, 0);
+    p->run = some(e.runs, sizeof *p->run, &failed);
+    p->lanes = some(e.lanes, sizeof *p->lanes, &failed);
+    p->slice = some(e.slices, sizeof *p->slice, &failed);
+    p->weights = some(e.vectors, TRELLIS_WIDE * sizeof *p->weights, &failed);
+    p->bias = some(e.slices, TRELLIS_WIDE * sizeof *p->bias, &failed);
+    p->outs = some(e.slices, TRELLIS_WIDE * sizeof *p->outs, &failed);
+    if (p->alone.size < 0xffffu) p->near = some(e.vectors, TRELLIS_WIDE * sizeof *p->near, &failed);
+    else p->far = some(e.vectors, TRELLIS_WIDE * sizeof *p->far, &failed);
+    if (failed) return 0;
+    plan_rows(p, 1);
+    p->runs = (uint32_t)e.runs;
+    return 1;
+}
+
+/* Where the tables of the next step begin. */
+static void pass(trellis_tables *m, const trellis_step *s) {
+    for (uint32_t g = 0; g < s->groups; g++) {
+        m->terms += s->kind == TRELLIS_DOT ? 2 * m->fan[g] : m->fan[g];
+        m->weights += s->kind == TRELLIS_MAX ? 0 : m->fan[g];
+        m->offsets += m->count[g];
+        m->outs += m->count[g];
+    }
+    m->fan += s->groups;
+    m->count += s->groups;
+    m->bias += s->groups;
+}
+
+trellis_plan *trellis_planned(const trellis_tables *tables) {
+    trellis_plan *plan = calloc(1, sizeof *plan);
+    if (!plan) return NULL;
+    plan->part = calloc(tables->steps + 1u, sizeof *plan->part);
+    /* A spare place, and what the last vector of a run may read and not use. */
+    plan->room = (size_t)tables->size + 1 + 2 * TRELLIS_WIDE;
+    trellis_tables at = *tables;
+    for (; plan->part && plan->steps < tables->steps; plan->steps++) {
+        trellis_part *p = &plan->part[plan->steps];
+        p->step = &tables->step[plan->steps];
+        p->alone = at;
+        p->alone.steps = 1;
+        p->alone.step = p->step;
+        if (PLANNED && p->step->kind == TRELLIS_SUM && !plan_part(p)) {
+            plan->steps++;
+            trellis_drop(plan);
+            return NULL;
+        }
+        pass(&at, p->step);
+    }
+    if (plan->part) return plan;
+    free(plan);
+    return NULL;
+}
+
+void trellis_drop(trellis_plan *plan) {
+    if (!plan) return;
+    for (uint32_t i = 0; i < plan->steps; i++) {
+        trellis_part *p = &plan->part[i];
+        free(p->run);
+        free(p->lanes);
+        free(p->slice);
+        free(p->near);
+        free(p->far);
+        free(p->weights);
+        free(p->bias);
+        free(p->outs);
+    }
+    free(plan->part);
+    free(plan);
+}

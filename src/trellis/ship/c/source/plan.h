@@ -1,0 +1,60 @@
+/* One sample at a time, on wide vectors: how each step is computed is settled when a model is
+ * opened.
+ *
+ * A group whose instances lie side by side is a *run*: one weight times sixteen neighbours at
+ * once, no address looked up. All other rows of a sum are cut into *slices*, sixteen rows abreast,
+ * whose terms are gathered from memory. Rows come in order of their fan, so a slice wastes little.
+ * Generated and run-time code of Trellis may be used under any licence.
+ */
+#ifndef TRELLIS_PLAN_H
+#define TRELLIS_PLAN_H
+
+#include "tables.h"
+
+#define TRELLIS_WIDE 16
+
+typedef struct {
+    uint32_t first, fan, vectors; /* reads from `first` on; so many vectors of results */
+    uint32_t term;                /* where its terms and weights begin among the step's */
+    float bias;
+} trellis_run_of;
+
+/* Where the results of one vector of a run go: lanes in `mask`, one after another from `out` on or,
+ * where that is TRELLIS_SCATTERED, each to its own place in `outs`. */
+typedef struct {
+    uint32_t out;
+    uint16_t mask;
+    uint32_t outs[TRELLIS_WIDE];
+} trellis_lanes;
+
+typedef struct {
+    uint32_t width; /* vectors of terms */
+    uint32_t out;   /* the first of sixteen outs in a row, or TRELLIS_SCATTERED */
+} trellis_slice;
+
+#define TRELLIS_SCATTERED 0xffffffffu
+
+typedef struct {
+    const trellis_step *step;
+    trellis_tables alone; /* the tables of this step */
+    uint32_t runs, slices;
+    trellis_run_of *run;
+    trellis_lanes *lanes; /* of the runs' vectors, in order */
+    trellis_slice *slice;
+    uint16_t *near;  /* addresses of the slices' terms, where 16 bits are enough, */
+    uint32_t *far;   /* or else */
+    float *weights, *bias;
+    uint32_t *outs;
+} trellis_part;
+
+typedef struct {
+    uint32_t steps;
+    size_t room; /* floats of scratch memory */
+    trellis_part *part;
+} trellis_plan;
+
+trellis_plan *trellis_planned(const trellis_tables *tables); /* NULL where there is no memory */
+void trellis_drop(trellis_plan *plan);
+void trellis_single(const trellis_plan *plan, float *x);
+
+#endif

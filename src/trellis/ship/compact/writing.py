@@ -1,0 +1,180 @@
+"""Writing the compacted network: operations over what stays of every value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .kept import Kept
+from .program import Held, Op, Ref, replaced
+from .reading import Network, Value
+
+Place = Ref | Held
+
+
+@dataclass(frozen=True, eq=False)
+class Tensors:
+    """A tensor of the compacted model. ``mask``: which connections are kept, if it holds any."""
+
+    tensor: Tensor
+    learns: bool
+    parameter: bool
+    mask: Tensor | None = None
+
+
+class Writer:
+    """Collects operations and tensors. ``places`` maps each value of the old network to what
+    stands for it in the new one: the same, at the places that stay."""
+
+    def __init__(self, network: Network, kept: Kept, pruned: set[str]) -> None:
+        self.network, self.kept, self.pruned = network, kept, pruned
+        self.ops: list[Op] = []
+        self.held: dict[str, Tensors] = {}
+        self.places: dict[str, Any] = {}
+        self.names: set[str] = {op.name for op in network.ops} | set(network.inputs)
+        self.uses: dict[str, int] = {}  # how often each parameter is read
+        for op in network.ops:
+            for name in op.refs():
+                if name in network.parameters:
+                    parameter = network.parameters[name]
+                    self.uses[parameter] = self.uses.get(parameter, 0) + 1
+        self.pruned_values = self._drawn_from(pruned)
+
+    def _drawn_from(self, pruned: set[str]) -> set[str]:
+        """Values that are entries of these parameters alone."""
+        own = {value for value, parameter in self.network.parameters.items() if parameter in pruned}
+        other = set(self.network.parameters) - own
+        for op in self.network.ops:
+            parts = self.network.results.get(op.name)
+            weight = op.name in self.network.values and self.network.values[op.name].weight
+            if weight or isinstance(parts, list | tuple):
+                refs = set(op.refs())
+                if refs & own and not refs & other:
+                    own.add(op.name)
+                else:
+                    other.add(op.name)
+        return own
+
+    # -- names -----------------------------------------------------------------------------
+
+    def fresh(self, name: str) -> str:
+        """A name for a result that nobody has."""
+        return self._free(name, self.names)
+
+    def fresh_tensor(self, name: str) -> str:
+        """A name for a tensor that nobody has, nor any parameter of the model."""
+        taken = set(self.held) | set(self.network.parameters.values())
+        while any(other.startswith(f"{name}.") for other in taken):
+            name = f"{name}_"
+        return self._free(name, taken, add=False)
+
+    def _free(self, name: str, taken: set[str], add: bool = True) -> str:
+        found, number = name, 1
+        while found in taken:
+            number += 1
+            found = f"{name}_{number}"
+        if add:
+            taken.add(found)
+        return found
+
+    # -- values ----------------------------------------------------------------------------
+
+    def value(self, name: str) -> Value:
+        return self.network.values[name]
+
+    def read(self, argument: Any) -> Any:
+        """Arguments of the old network in the new one."""
+        return replaced(
+            argument, lambda leaf: self.place(leaf.name) if isinstance(leaf, Ref) else leaf
+        )
+
+    def place(self, name: str) -> Any:
+        """What stands for a value."""
+        if name not in self.places:
+            value = self.network.values.get(name)
+            if value is None:
+                return Ref(name)
+            self.places[name] = self._tensor(value)
+        return self.places[name]
+
+    def _settled(self, value: Value) -> Any:
+        """What was computed from an input and has become a constant, as long as the batch."""
+        still = self.cut(value.name, value.still())
+        held = self.constant(f"{value.name}.constant", still, learns=True)
+        if not value.open:
+            return held
+        batch = self.call("batch", "aten.sym_size.int", Ref(self.network.inputs[0]), 0)
+        sizes = [batch if axis in value.open else -1 for axis in range(still.ndim)]
+        return self.call(f"{value.name}_", "aten.expand.default", held, sizes)
+
+    def _tensor(self, value: Value) -> Any:
+        """A parameter or constant, cut to what stays."""
+        parameter = self.network.parameters.get(value.name)
+        if parameter is None and value.driven:
+            return self._settled(value)
+        if parameter is None:
+            return self.constant(f"constants.{value.name}", self.cut(value.name, value.tensor))
+        if parameter not in self.held:
+            tensor, mask = value.tensor, self.network.kept.get(parameter)
+            if mask is not None and parameter in self.pruned:
+                mask = self.network.lives[parameter]
+            if mask is not None:
+                tensor = torch.where(mask, tensor, torch.zeros_like(tensor))
+                mask = self.cut(value.name, mask)
+            learns = self.network.learns.get(parameter, True)
+            self.held[parameter] = Tensors(self.cut(value.name, tensor), learns, True, mask)
+        return Held(parameter)
+
+    def cut(self, name: str, tensor: Tensor) -> Tensor:
+        """What stays of a tensor in the shape of a value (or one for every place of an axis)."""
+        for axis in range(tensor.ndim):
+            if tensor.shape[axis] == len(self.kept.code(name, axis)):
+                index = self.kept.index(name, axis)
+                if len(index) < tensor.shape[axis]:
+                    tensor = tensor.index_select(axis, torch.tensor(index, dtype=torch.int64))
+        return tensor.contiguous().clone()
+
+    def constant(self, name: str, tensor: Tensor, learns: bool = False) -> Held:
+        """A tensor of the new model's own; one that learns is a parameter."""
+        learns = learns and tensor.is_floating_point()
+        return self.hold(self.fresh_tensor(name), tensor, learns, learns)
+
+    def hold(self, name: str, tensor: Tensor, learns: bool, parameter: bool = True) -> Held:
+        """A tensor under this very name."""
+        self.held[name] = Tensors(tensor.detach().contiguous().clone(), learns, parameter)
+        return Held(name)
+
+    # -- operations ------------------------------------------------------------------------
+
+    def add(self, op: Op) -> Ref:
+        self.ops.append(op)
+        return Ref(op.name)
+
+    def call(self, name: str, target: str, *args: Any, **kwargs: Any) -> Ref:
+        return self.add(Op(self.fresh(name), target, args, kwargs))
+
+    def take(self, x: Any, axis: int, index: Sequence[int], size: int, name: str) -> Any:
+        """``x`` at the places ``index`` of an axis of ``size``: nothing, a slice or a gather."""
+        index = list(index)
+        if index == list(range(size)):
+            return x
+        if index and index == list(range(index[0], index[-1] + 1)):
+            return self.call(name, "aten.slice.Tensor", x, axis, index[0], index[-1] + 1)
+        held = self.constant(f"constants.{name}", torch.tensor(index, dtype=torch.int32))
+        return self.call(name, "aten.index_select.default", x, axis, held)
+
+    def narrowed(self, name: str, wanted: Sequence[Sequence[int] | None]) -> Any:
+        """A value at fewer places than stay of it: original indices along each axis, or None."""
+        x = self.place(name)
+        for axis, index in enumerate(wanted):
+            if index is None:
+                continue
+            stays = self.kept.index(name, axis)
+            if list(index) != stays:
+                rank = {place: i for i, place in enumerate(stays)}
+                x = self.take(x, axis, [rank[i] for i in index], len(stays), f"{name}_of")
+        return x

@@ -1,0 +1,200 @@
+"""Bytes to tables, none of which is believed before it is checked."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import TrellisError
+from ..tables.activation import NAMES, Activation
+from ..tables.form import KINDS, VALUES, Step, Tables
+from .check import check
+from .layout import (
+    ADDS,
+    BIASED,
+    MAGIC,
+    MOST_STEPS,
+    MOST_UNITS,
+    SCALED,
+    SECTIONS,
+    STEP,
+    UNORDERED,
+    VERSION,
+)
+from .meta import checked_meta
+from .rice import Ints, decoded, unzigzag
+
+_TYPES = {"fp32": "<f4", "fp16": "<f2", "int8": "<i1"}
+
+
+def read(path: str | os.PathLike[str]) -> Tables:
+    """Read a ``.trellis`` file; one that is damaged, cut or dishonest is refused."""
+    return read_bytes(content(path), str(path))
+
+
+def content(path: str | os.PathLike[str]) -> bytes:
+    """All bytes of a file."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise TrellisError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
+
+
+def read_bytes(data: bytes, name: str = "the file") -> Tables:
+    """The same, from memory; ``name`` is for messages."""
+    try:
+        meta, body = _sections(data)
+        tables = _tables(body, meta)
+        check(tables)
+        return tables
+    except (TrellisError, struct.error, ValueError, OverflowError, RecursionError) as error:
+        reason = str(error) or type(error).__name__
+        raise TrellisError(f"{name!r} is no sound .trellis file: {reason}") from None
+
+
+def read_meta(data: bytes, name: str = "the file") -> dict[str, Any]:
+    """What the file says of itself, its checksums being right; its tables are not looked at."""
+    try:
+        return _sections(data)[0]
+    except (TrellisError, struct.error, ValueError, RecursionError) as error:
+        raise TrellisError(f"{name!r} is no sound .trellis file: {error}") from None
+
+
+def _sections(data: bytes) -> tuple[dict[str, Any], bytes]:
+    if data[:8] != MAGIC:
+        raise TrellisError("it does not begin as one")
+    version, count = struct.unpack_from("<II", data, 8)
+    if version != VERSION:
+        raise TrellisError(f"it is of version {version}; this Trellis reads version {VERSION}")
+    if count != len(SECTIONS):
+        raise TrellisError(f"it has {count} sections; version {VERSION} has {len(SECTIONS)}")
+    end = 16 + 12 * count
+    (told,) = struct.unpack_from("<I", data, end)
+    if zlib.crc32(data[:end]) != told:
+        raise TrellisError("its header is damaged (checksum)")
+    at, bodies = end + 4, []
+    for number, tag in enumerate(SECTIONS):
+        found, length, crc = struct.unpack_from("<4sII", data, 16 + 12 * number)
+        body = data[at : at + length]
+        if found != tag or len(body) != length:
+            raise TrellisError(f"its section {tag.decode()} is cut or missing")
+        if zlib.crc32(body) != crc:
+            raise TrellisError(f"its section {tag.decode()} is damaged (checksum)")
+        bodies.append(body)
+        at += length
+    if at != len(data):
+        raise TrellisError(f"{len(data) - at} bytes follow its end")
+    return checked_meta(json.loads(bodies[0].decode("utf-8"))), bodies[1]
+
+
+def _tables(data: bytes, meta: dict[str, Any]) -> Tables:
+    inputs, outputs, size, count, values = struct.unpack_from("<IIIIB", data, 0)
+    if (
+        size > MOST_UNITS
+        or outputs > MOST_UNITS
+        or count > MOST_STEPS
+        or inputs > size
+        or not outputs
+    ):
+        raise TrellisError(f"it asks for {size:,} units in {count:,} steps")
+    if values >= len(VALUES) or VALUES[values] != meta["values"]:
+        raise TrellisError(f"its values are of kind {values}")
+    at, steps = 17, []
+    for _ in range(count):
+        step, at = _step(data, at, VALUES[values])
+        steps.append(step)
+    (first,) = struct.unpack_from("<I", data, at)
+    later, at = decoded(data, at + 4, outputs - 1)
+    results = np.cumsum(np.concatenate([[first], unzigzag(later) + 1]))
+    if at != len(data):
+        raise TrellisError("something follows its tables")
+    shapes = {name: tuple(tuple(s) for s in meta.pop(name)) for name in ("inputs", "outputs")}
+    tables = Tables(
+        shapes["inputs"], shapes["outputs"], size, tuple(steps), results,
+        meta.pop("values"), meta,
+    )  # fmt: skip
+    if sum(int(np.prod(s, dtype=object)) for s in shapes["outputs"]) != outputs:
+        raise TrellisError(f"its outputs are {shapes['outputs']}, and {outputs} are told")
+    if tables.input_units != inputs:
+        raise TrellisError(f"its inputs are {shapes['inputs']}, and {inputs} are told")
+    return tables
+
+
+def _step(data: bytes, at: int, values: str) -> tuple[Step, int]:
+    kind, act, flags, zero, a, b, groups, instances, terms, offset, out = struct.unpack_from(
+        STEP, data, at
+    )
+    at += struct.calcsize(STEP)
+    if kind >= len(KINDS) or act >= len(NAMES) or flags > 15 or zero:
+        raise TrellisError(f"a step is of kind {kind}, activation {act}, flags {flags}")
+    if not 0 < groups <= instances or max(terms, instances) > 8 * len(data):
+        raise TrellisError(f"a step of {groups:,} groups in {len(data):,} bytes")
+    bias, at = _array(data, at, "<f4", groups if flags & BIASED else 0)
+    scale, at = _array(data, at, "<u2", groups if flags & SCALED else 0)
+    weights, at = _array(data, at, _TYPES[values], 0 if KINDS[kind] == "max" else terms)
+    fan, at = decoded(data, at, groups)
+    fan = np.cumsum(fan)
+    count, at = decoded(data, at, groups)
+    count = count + 1
+    if int(fan.sum()) != terms or int(count.sum()) != instances:
+        raise TrellisError(f"a step's groups do not add up to {terms:,} and {instances:,}")
+    pairs = 2 if KINDS[kind] == "dot" else 1
+    gaps, at = decoded(data, at, pairs * terms - int((fan > 0).sum()))
+    gaps = unzigzag(gaps) if pairs == 2 else gaps
+    places = _within(gaps, fan * pairs, np.zeros(groups, np.int64))
+    begins, at = decoded(data, at, groups - 1)
+    later, at = decoded(data, at, instances - groups)
+    offsets = _within(later, count, np.cumsum(np.concatenate([[offset], unzigzag(begins)])))
+    outs, at = _outs(data, at, count, out, bool(flags & UNORDERED))
+    step = Step(
+        KINDS[kind], Activation(NAMES[act], float(a), float(b)), fan, count,
+        bias if flags & BIASED else np.zeros(groups, np.float32),
+        (scale.astype(np.uint32) << 16).view(np.float32)
+        if flags & SCALED else np.ones(groups, np.float32),
+        places[::pairs], places[1::2] if pairs == 2 else np.zeros(0, np.int64),
+        weights, offsets, outs, bool(flags & ADDS),
+    )  # fmt: skip
+    return step, at
+
+
+def _outs(data: bytes, at: int, count: Ints, first: int, unordered: bool) -> tuple[Ints, int]:
+    several = count > 1
+    begins, at = decoded(data, at, len(count) - 1)
+    strides, at = decoded(data, at, int(several.sum()))
+    gaps, at = decoded(data, at, int(count.sum()) - len(count))
+    each = np.repeat(strides, count[several] - 1)
+    gaps = unzigzag(gaps) if unordered else (gaps + 1) * each
+    length = np.zeros(len(count), np.int64)  # from a group's first out to its last
+    if len(gaps):
+        sizes = count[several] - 1
+        length[several] = np.add.reduceat(gaps, np.cumsum(sizes) - sizes)
+    jumps = np.concatenate([[first], unzigzag(begins) + length[:-1] + 1])
+    return _within(gaps, count, np.cumsum(jumps)), at
+
+
+def _within(gaps: Ints, sizes: Ints, begins: Ints) -> Ints:
+    """Of each group a first place and the gaps behind it, as places."""
+    firsts = np.cumsum(sizes) - sizes
+    steps = np.zeros(int(sizes.sum()), np.int64)
+    some = sizes > 0
+    later = np.ones(len(steps), bool)
+    later[firsts[some]] = False
+    steps[later] = gaps
+    total = np.cumsum(steps)
+    begin = np.repeat(begins[some] - total[firsts[some]], sizes[some])
+    places: Ints = total + begin
+    return places
+
+
+def _array(data: bytes, at: int, kind: str, count: int) -> tuple[NDArray[Any], int]:
+    size = count * np.dtype(kind).itemsize
+    if size > len(data) - at:
+        raise TrellisError("a table ends too early")
+    return np.frombuffer(data, kind, count, at).astype(kind[1:]), at + size

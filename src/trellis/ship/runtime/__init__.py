@@ -1,0 +1,5 @@
+"""Tables evaluated by the C run-time, from Python."""
+
+from .runtime import Runtime
+
+__all__ = ["Runtime"]

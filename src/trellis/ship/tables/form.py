@@ -1,0 +1,95 @@
+"""The sparse form of a network: tables, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .activation import Activation
+
+KINDS = ("sum", "max", "dot")
+VALUES = ("fp32", "fp16", "int8")
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """Groups of rows that are computed together; none reads what another of them writes.
+
+    Group g has ``fan[g]`` terms and ``count[g]`` instances. Instance n of it computes, of memory
+    x, ``act(bias[g] + scale[g] · Σ weights[t] · x[terms[t] + offsets[n]])`` and writes it to
+    ``x[outs[n]]``. A dot multiplies by ``x[others[t] + offsets[n]]`` too; a max takes the largest
+    term and has no weights. A step that ``adds`` adds what ``x[outs[n]]`` was to the sum.
+    """
+
+    kind: str
+    act: Activation
+    fan: NDArray[np.int64]  # (groups,), ascending
+    count: NDArray[np.int64]  # (groups,)
+    bias: NDArray[np.float32]  # (groups,)
+    scale: NDArray[np.float32]  # (groups,): 1 unless weights are int8
+    terms: NDArray[np.int64]  # (Σ fan,)
+    others: NDArray[np.int64]  # (Σ fan,) of a dot, else empty
+    weights: NDArray[Any]  # (Σ fan,) float32, float16 or int8; empty of a max
+    offsets: NDArray[np.int64]  # (Σ count,)
+    outs: NDArray[np.int64]  # (Σ count,)
+    adds: bool = False
+
+    @property
+    def uses(self) -> int:
+        """How many multiplications it takes."""
+        return int((self.fan * self.count).sum())
+
+    def pieces(self, most: int) -> Iterator[tuple[slice, NDArray[np.int64], NDArray[np.int64]]]:
+        """Instances of equal fan, with about ``most`` terms at a time: which they are, the group
+        of each, and where their terms lie in the tables, (instances, fan)."""
+        group = np.repeat(np.arange(len(self.fan)), self.count)
+        firsts = np.cumsum(self.fan) - self.fan
+        bounds = np.flatnonzero(np.diff(self.fan[group])) + 1
+        for begin, end in zip([0, *bounds], [*bounds, len(group)], strict=True):
+            width = int(self.fan[group[begin]])
+            step = max(most // max(width, 1), 1)
+            for first in range(int(begin), int(end), step):
+                some = slice(first, min(first + step, int(end)))
+                yield some, group[some], firsts[group[some]][:, None] + np.arange(width)
+
+    def group_of_term(self) -> NDArray[np.int64]:
+        return np.repeat(np.arange(len(self.fan)), self.fan)
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """A network as steps over one memory of ``size`` numbers, the inputs at its beginning."""
+
+    inputs: tuple[tuple[int, ...], ...]  # shapes, the batch aside
+    outputs: tuple[tuple[int, ...], ...]
+    size: int
+    steps: tuple[Step, ...]
+    results: NDArray[np.int64]  # where the outputs lie at the end
+    values: str = "fp32"
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def input_units(self) -> int:
+        return sum(int(np.prod(shape)) for shape in self.inputs)
+
+    @property
+    def output_units(self) -> int:
+        return len(self.results)
+
+    @property
+    def weights(self) -> int:
+        """Weights that are stored."""
+        return sum(len(step.terms) for step in self.steps if step.kind != "max")
+
+    @property
+    def uses(self) -> int:
+        return sum(step.uses for step in self.steps)
+
+    @property
+    def units(self) -> int:
+        """Units that are computed."""
+        return sum(len(step.outs) for step in self.steps)

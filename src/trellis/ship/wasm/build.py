@@ -1,0 +1,80 @@
+"""From C to WebAssembly, by the compiler of the ``ziglang`` package or by clang."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from ...errors import TrellisError
+from ..c.model import header, source
+from ..runtime.compiler import Compiler
+from ..tables.form import Tables
+
+_COMPILED = ("-std=c99", "-O3", "-msimd128", "-mbulk-memory")
+_STACK = "stack-size=16384"
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A compiler for wasm32-wasi, and a linker that needs no C library."""
+
+    cc: Compiler
+    linker: Compiler
+
+
+@functools.cache
+def toolchain() -> Toolchain:
+    """``ziglang`` where it is installed, else clang with wasm-ld and the headers of wasi-libc."""
+    if importlib.util.find_spec("ziglang") is not None:
+        zig = (sys.executable, "-m", "ziglang")
+        cc = Compiler((*zig, "cc", "-target", "wasm32-wasi"), "ziglang")
+        return Toolchain(cc, Compiler((*zig, "wasm-ld"), "ziglang"))
+    clang, linker = shutil.which("clang"), shutil.which("wasm-ld")
+    if clang and linker:
+        cc = Compiler((clang, "--target=wasm32-wasi", "--sysroot=/usr"), "clang")
+        return Toolchain(cc, Compiler((linker,), "wasm-ld"))
+    raise TrellisError(
+        "there is no compiler for WebAssembly: `pip install ziglang` brings one "
+        "(or install clang, lld and wasi-libc)"
+    )
+
+
+def built(tables: Tables) -> bytes:
+    """The bytes of ``model.wasm``: ``model.c`` as `write_c` writes it, and what a page calls.
+
+    It imports nothing. Where an activation needs the maths library, ``ziglang`` first builds its C
+    library for WebAssembly, once: that may take a minute.
+    """
+    tools = toolchain()
+    texts = {
+        "model.h": header(tables),
+        "model.c": source(tables),
+        "exports.c": packaged("exports.c"),
+    }
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        objects = []
+        for name in ("model", "exports"):
+            objects.append(str(folder / f"{name}.o"))
+            tools.cc.run([*_COMPILED, "-c", "-o", objects[-1], str(folder / f"{name}.c")])
+        target = folder / "model.wasm"
+        if "#define TRELLIS_NO_MATH" in texts["model.c"]:
+            options = ["--no-entry", "--strip-all", "-z", _STACK]
+            tools.linker.run([*options, "-o", str(target), *objects])
+        else:
+            options = ["-O3", "-mexec-model=reactor", "-Wl,--strip-all", f"-Wl,-z,{_STACK}"]
+            tools.cc.run([*options, "-o", str(target), *objects, "-lm"])
+        return target.read_bytes()
+
+
+def packaged(name: str) -> str:
+    """The text of one of the files that a page or a module is made from."""
+    return files("trellis.ship.wasm").joinpath("source", name).read_text(encoding="utf-8")

@@ -1,0 +1,89 @@
+"""``trellis export c``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.cli.arms import SMALL, SOURCE, trained  # noqa: F401  (a fixture)
+from tests.cli.conftest import Run
+from tests.ship.tools import compiled, ran
+from trellis.ship.format.read import read
+from trellis.ship.tables.interpret import interpreted
+from trellis.skeleton import Recogniser, load, read_recording
+
+FILES = ["README.md", "main.c", "model.c", "model.h", "model.trellis"]
+
+
+@pytest.fixture
+def small(run: Run, trained: Path, tmp_path: Path) -> Path:  # noqa: F811
+    """A folder with a pruned model, its data and recordings."""
+    for name in ("arms", "arms.npz", "wave.csv", "point.csv"):
+        (tmp_path / name).symlink_to(trained / name)
+    assert run("prune", "arms", "--sparsity", "0.8", "--out", "small").status == 0
+    return tmp_path
+
+
+def test_a_recogniser_becomes_a_program(run: Run, small: Path) -> None:
+    done = run("export", "c", "small", "--out", "device")
+    assert done.status == 0, done.err
+    assert sorted(path.name for path in Path("device").iterdir()) == FILES
+    assert done.out.startswith("wrote device: ")
+    built = compiled([small / "device/model.c", small / "device/main.c"], small / "device/model")
+    recogniser = Recogniser.load("small")
+    for name in ("wave.csv", "point.csv"):
+        frames = read_recording(name, recogniser.layout)
+        share = recogniser.probabilities([frames])[0]
+        best = int(np.argmax(share))
+        told = ran(built, Path(name).read_text()).stdout
+        assert told == f"{recogniser.classes[best]} {100 * share[best]:.1f} %\n"
+
+
+def test_accuracy_is_told_with_data(run: Run, small: Path) -> None:
+    words = ("export", "c", "small", "--out", "device", "--values", "int8", "--data", SOURCE)
+    done = run(*words)
+    assert done.status == 0, done.err
+    assert "top-1" in done.out and "of the tables in int8" in done.out
+    told = run(*words, "--json").json
+    assert told["accuracy"]["recordings"] > 0
+    assert told["accuracy"]["model"] == pytest.approx(told["accuracy"]["exported"], abs=0.1)
+    assert told["file_bytes"] == Path("device/model.trellis").stat().st_size
+    assert told["weights"] > 0 and told["memory_bytes"] > 0
+
+
+def test_any_model(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(
+        "import torch\ndef net():\n    return torch.nn.Sequential(torch.nn.Linear(3, 2))\n"
+    )
+    done = run("export", "c", "shop:net", "--input", "1x3", "--out", "plain", "--values", "fp16")
+    assert done.status == 0, done.err
+    built = compiled([tmp_path / "plain/model.c", tmp_path / "plain/main.c"], tmp_path / "model")
+    assert len(ran(built, "1 2 3\n\n4 5 6\n").stdout.splitlines()) == 2
+
+
+def test_what_does_not_fit_is_told(fails: Callable[..., str], small: Path) -> None:
+    Path("file").touch()
+    assert "it is a file; name a folder" in fails("export", "c", "small", "--out", "file")
+    assert "give a source" in fails("export", "c", "small", "--out", "d", "--fold", "1")
+    (small / "bare.py").write_text("import torch\nnet = torch.nn.Linear(3, 2)\n")
+    words = ("export", "c", "bare:net", "--input", "1x3", "--out", "d", "--data", SOURCE)
+    assert "says nothing of recordings" in fails(*words)
+
+
+def test_channels_are_made_of_places_in_what_is_exported(run: Run, trained: Path) -> None:  # noqa: F811
+    source = f"npz:{trained / 'arms.npz'}"
+    words = ("--channels", "velocity", "coordinates", "bones", "--epochs", "3", *SMALL)
+    assert run("train", source, "--out", "wide", *words).status == 0
+    assert run("prune", "wide", "--sparsity", "0.8", "--out", "small").status == 0
+    ran = run("export", "c", "small", "--out", "device")
+    assert ran.status == 0, ran.err
+    recogniser, data = Recogniser.load("small"), load(source)
+    places = recogniser.places(data.sequences)
+    found = interpreted(read(Path("device/model.trellis")), places)
+    with torch.no_grad():
+        wanted = recogniser.model(torch.from_numpy(recogniser.inputs(data.sequences))).numpy()
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())

@@ -1,0 +1,57 @@
+"""The paper's network at a thousandth, on a Cortex-M4F: small, quick, and the same as PyTorch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import trellis
+from tests.ship.firmware.emulator import emulated
+from tests.ship.networks import paper
+
+
+@pytest.mark.parametrize("flags", ["-O2", "-Os"])
+@pytest.mark.parametrize("values", ["fp32", "int8"])
+def test_a_thousandth_fits(values: str, flags: str, tmp_path: Path) -> None:
+    model, example = paper(0.999)
+    x = torch.randn(5, *example.shape[1:])
+    written = trellis.export_c(model, example, tmp_path, values=values)
+    found = emulated(tmp_path, x.numpy(), flags)
+    with torch.no_grad():
+        wanted = model(x).numpy()
+    error = {"fp32": 1e-5, "int8": 3e-2}[values]
+    assert np.abs(found.outputs - wanted).max() <= error * np.abs(wanted).max()
+    assert found.flash <= 40_000
+    assert written.flash < found.flash < written.flash + 6_000  # little beside the tables
+    assert written.ram <= found.ram < written.ram + 500
+    assert written.uses < found.instructions <= 150_000
+
+
+def test_instructions_are_counted_not_guessed(tmp_path: Path) -> None:
+    """Twice the rows take twice the instructions, and a count does not depend on the inputs."""
+    counts = []
+    for rows in (40, 80):
+        folder = tmp_path / str(rows)
+        model = nn.Linear(30, rows, bias=False)
+        trellis.export_c(model, torch.zeros(1, 30), folder)
+        counts.append(emulated(folder, np.zeros((50, 30), np.float32)).instructions)
+        again = emulated(folder, np.random.default_rng(0).normal(size=(50, 30)).astype(np.float32))
+        assert again.instructions == pytest.approx(counts[-1], abs=40)  # a tick
+    assert counts[1] == pytest.approx(2 * counts[0], rel=0.05)
+    assert counts[0] >= 2 * 30 * 40  # a multiply-add and a load for each weight at least
+
+
+def test_a_fault_is_told(tmp_path: Path) -> None:
+    """The harness does not call a crash a success."""
+    trellis.export_c(nn.Linear(3, 2), torch.zeros(1, 3), tmp_path)
+    path = tmp_path / "model.c"
+    text = path.read_text()
+    crash = "*(volatile int *)0xF0000000u = 1; trellis_evaluate(&model, scratch);"
+    assert text.count("trellis_evaluate(&model, scratch);") == 1
+    path.write_text(text.replace("trellis_evaluate(&model, scratch);", crash))
+    with pytest.raises(AssertionError, match="fault"):
+        emulated(tmp_path, np.zeros((1, 3), np.float32))
