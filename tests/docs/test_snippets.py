@@ -32,8 +32,8 @@ def test_snippets_run_in_order(
 
 def test_there_are_snippets() -> None:
     assert [name for name, blocks in SNIPPETS.items() if blocks] == [
-        "README.md", "compact.md", "gradual.md", "options.md", "rules.md", "ship.md", "skeletons.md",
-        "train.md",
+        "README.md", "compact.md", "gradual.md", "options.md", "rules.md", "ship.md",
+        "skeletons.md", "train.md",
     ]  # fmt: skip
 
 
