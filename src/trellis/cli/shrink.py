@@ -6,6 +6,8 @@ import dataclasses
 import json
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -110,11 +112,7 @@ def shrink(
     fresh = skeleton.Recogniser.fresh(
         found, chosen, chunks=chunks, kinds=channels, seed=seed, heads=heads, filters=filters
     )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise TrellisError(f"cannot make the folder {str(folder)!r}: {error.strerror}") from error
-    with locked(folder):
+    with _held(folder):
         _check(folder, overwrite=overwrite)  # somebody may have come first
         with phases_bar() as watch:
             made = shrunk(
@@ -130,6 +128,23 @@ def shrink(
         for checkpoint in folder.glob(".*.safetensors"):
             remove_checkpoint(checkpoint)
     return 0
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Make the folder, and hold it. Where nothing came of it, it is removed again."""
+    made = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TrellisError(f"cannot make the folder {str(folder)!r}: {error.strerror}") from error
+    try:
+        with locked(folder):
+            yield
+    finally:
+        if made:
+            with suppress(OSError):  # not empty
+                folder.rmdir()
 
 
 def _course(name: str, length: float) -> Course:

@@ -7,12 +7,11 @@ fetched from anywhere.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
-import json
 from importlib.resources import files
 from typing import Any
+
+from ..pages import inside_script, policy_hash, writable
 
 _TEMPLATE = """\
 <!doctype html>
@@ -47,8 +46,8 @@ def page(content: dict[str, Any]) -> str:
     policy = "; ".join(
         [
             "default-src 'none'",
-            f"script-src {_hash(program)}",
-            f"style-src {_hash(style)}",
+            f"script-src {policy_hash(program)}",
+            f"style-src {policy_hash(style)}",
             "base-uri 'none'",
             "form-action 'none'",
         ]
@@ -60,28 +59,10 @@ def page(content: dict[str, Any]) -> str:
         content=inside_script(content),
         program=program,
     )
-    # A lone half of a character pair is no text, and no file can hold it.
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def inside_script(value: Any) -> str:
-    """JSON that cannot end, or begin a comment in, the script element it stands in.
-
-    >>> inside_script("</script><!-- & \\u2028")
-    '"\\\\u003c/script\\\\u003e\\\\u003c!-- \\\\u0026 \\\\u2028"'
-    """
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+    return writable(text)
 
 
 def _part(name: str) -> str:
     text = files("trellis.report").joinpath(name).read_text(encoding="utf-8")
     assert "</s" not in text.lower(), f"{name} would end its own element"
     return text
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode("utf-8")).digest()
-    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"

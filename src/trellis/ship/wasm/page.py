@@ -8,12 +8,10 @@ nothing be fetched from anywhere.
 from __future__ import annotations
 
 import base64
-import hashlib
 import html
-import json
 import zlib
-from typing import Any
 
+from ...pages import inside_script, policy_hash, writable
 from ..tables.form import Tables
 from .build import packaged
 from .scene import Scene
@@ -26,8 +24,8 @@ def page(tables: Tables, wasm: bytes, scene: Scene, title: str) -> str:
     policy = "; ".join(
         [
             "default-src 'none'",
-            f"script-src 'wasm-unsafe-eval' {_hash(program)}",
-            f"style-src {_hash(style)}",
+            f"script-src 'wasm-unsafe-eval' {policy_hash(program)}",
+            f"style-src {policy_hash(style)}",
             "base-uri 'none'",
             "form-action 'none'",
         ]
@@ -55,22 +53,4 @@ def page(tables: Tables, wasm: bytes, scene: Scene, title: str) -> str:
     for place, part in parts.items():
         before, text = text.split(place)
         pieces += [before, part]
-    # A lone half of a character pair is no text, and no file can hold it.
-    return "".join([*pieces, text]).encode("utf-8", "replace").decode("utf-8")
-
-
-def inside_script(value: Any) -> str:
-    """JSON that cannot end, or begin a comment in, the script element it stands in.
-
-    >>> inside_script("</script><!--")
-    '"\\\\u003c/script\\\\u003e\\\\u003c!--"'
-    """
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode("utf-8")).digest()
-    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+    return writable("".join([*pieces, text]))

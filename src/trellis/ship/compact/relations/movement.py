@@ -267,7 +267,7 @@ class Parts(Relation):
         return []
 
     def close(self, kept: Kept) -> None:
-        pass
+        """Nothing: the slices say themselves what they need."""
 
     def write(self, writer: Writer) -> Any:
         return None

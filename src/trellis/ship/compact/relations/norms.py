@@ -27,43 +27,33 @@ def layer_norm(op: Op, network: Network) -> Relation | None:
 
 @relation_for(aten("group_norm"))
 def group_norm(op: Op, network: Network) -> Relation | None:
-    call = Barrier(op, network).call
-    x = call["input"].name
-    own = [str(a) for a in range(len(network.values[x].shape))]
-    labels: dict[str, list[str | None]] = {x: list(own), op.name: list(own)}
-    for name in ("weight", "bias"):
-        if isinstance(call[name], Ref):
-            labels[call[name].name] = ["1"]
-    why = "the statistics of a group norm are taken over all of it"
-    return Aligned(op, network, labels, {label: why for label in own[1:]})
+    return _by_channel(op, network, 1, "the statistics of a group norm are taken over all of it")
 
 
 @relation_for(aten("instance_norm"))
 def instance_norm(op: Op, network: Network) -> Relation | None:
     """Each channel by itself: channels may go, positions may not."""
-    call = Barrier(op, network).call
-    x = call["input"].name
-    own = [str(a) for a in range(len(network.values[x].shape))]
-    labels: dict[str, list[str | None]] = {x: list(own), op.name: list(own)}
-    for name in ("weight", "bias", "running_mean", "running_var"):
-        if isinstance(call[name], Ref):
-            labels[call[name].name] = ["1"]
     why = "the statistics of an instance norm are taken over all of it"
-    return Aligned(op, network, labels, {label: why for label in own[2:]})
+    return _by_channel(op, network, 2, why)
 
 
 @relation_for(aten("batch_norm"))
 def batch_norm(op: Op, network: Network) -> Relation | None:
     """Only where it could not be folded: statistics of the batch itself."""
+    why = "a batch norm without stored statistics reads all positions"
+    return _by_channel(op, network, 2, why)
+
+
+def _by_channel(op: Op, network: Network, whole: int, why: str) -> Relation:
+    """A norm with numbers for each channel, that needs all of its axes from ``whole`` on."""
     call = Barrier(op, network).call
     x = call["input"].name
     own = [str(a) for a in range(len(network.values[x].shape))]
     labels: dict[str, list[str | None]] = {x: list(own), op.name: list(own)}
     for name in ("weight", "bias", "running_mean", "running_var"):
-        if isinstance(call[name], Ref):
+        if isinstance(call.arguments.get(name), Ref):
             labels[call[name].name] = ["1"]
-    why = "a batch norm without stored statistics reads all positions"
-    return Aligned(op, network, labels, {label: why for label in own[2:]})
+    return Aligned(op, network, labels, {label: why for label in own[whole:]})
 
 
 @relation_for(aten("softmax log_softmax _softmax _log_softmax _safe_softmax"))

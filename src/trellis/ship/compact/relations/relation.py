@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -15,7 +16,7 @@ Make = Callable[[Op, Network], "Relation | None"]
 _MAKERS: dict[str, Make] = {}
 
 
-class Relation:
+class Relation(ABC):
     """One operation: which places of its operands and result go together, and how it is written
     once the others are gone."""
 
@@ -31,16 +32,16 @@ class Relation:
         names = [*self.op.refs(), self.op.name]
         return [name for name in dict.fromkeys(names) if name in self.network.values]
 
+    @abstractmethod
     def close(self, kept: Kept) -> None:
         """Let more stay, where what stays already asks for it."""
-        raise NotImplementedError
 
-    def settle(self, kept: Kept) -> None:
+    def settle(self, kept: Kept) -> None:  # noqa: B027  (most have nothing to add)
         """Once nothing changes: let more stay where taking it out would gain nothing."""
 
+    @abstractmethod
     def write(self, writer: Writer) -> Any:
         """Write it over what stays; returns what stands for the result."""
-        raise NotImplementedError
 
     def weights(self) -> list[str]:
         """Operands that it only multiplies with: a dead connection there may become zero."""
