@@ -69,6 +69,9 @@ def test_wrong_shapes_are_told(tmp_path: Path) -> None:
             network.predict(wrong)
     with pytest.raises(TrellisError, match="no array of numbers"):
         network.predict("abc")
+    for value in (np.nan, np.inf, -np.inf):
+        with pytest.raises(TrellisError, match="not finite"):
+            network.predict([[0.0, 1.0, 2.0], [0.0, value, 2.0]])
 
 
 def test_threads_share_a_model(tmp_path: Path) -> None:

@@ -84,6 +84,8 @@ class Runtime:
                 )
         flat = [part.reshape(batch, math.prod(part.shape[not single :])) for part in parts]
         x = np.ascontiguousarray(flat[0] if len(flat) == 1 else np.concatenate(flat, axis=1))
+        if not np.isfinite(x).all():  # a kernel without branches would make numbers of it
+            raise TrellisError("an input holds a number that is not finite: repair it first")
         results = self._split(self._run(x))
         results = [result[0] for result in results] if single else results
         return results[0] if len(results) == 1 else tuple(results)
