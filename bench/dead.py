@@ -28,6 +28,7 @@ class Left:
     outputs: int = 0
     outputs_reached: int = 0
     refusal: str = ""
+    device: str = "cpu"  # where the tool ran
 
     @property
     def key(self) -> tuple[str, str, float]:
@@ -50,17 +51,20 @@ class Left:
         return cell if abs(off - 1) <= 0.05 else f"{cell} (keeps {off:.2g} of the budget)"
 
 
-def left_by(peer: str, network: str) -> Iterator[Left]:
-    """Prune fresh copies of `network` by a peer at each sparsity, and audit what is left."""
+def left_by(peer: str, network: str, device: str = "cpu") -> Iterator[Left]:
+    """Prune fresh copies of `network` by a peer at each sparsity, on a device, and audit what is
+    left, on the CPU."""
     dense, inputs = build(network), example_inputs(network)
+    given = tuple(x.to(device) for x in inputs)
     total = sum(weight.numel() for weight in connections(dense).values())
     for sparsity in SPARSITIES:
         gc.collect()
         try:
-            model = bake(PEERS[peer].prune(copy.deepcopy(dense), inputs, sparsity))
+            model = PEERS[peer].prune(copy.deepcopy(dense).to(device), given, sparsity)
         except CannotPrune as error:
-            yield Left(network, peer, sparsity, refusal=str(error))
+            yield Left(network, peer, sparsity, refusal=str(error), device=device)
             continue
+        model = bake(model).cpu()
         audit = trellis.audit(model, inputs)
         # A smaller model has fewer connections; another reading of what one is would show here.
         if audit.total != sum(weight.numel() for weight in connections(model).values()):
@@ -74,4 +78,5 @@ def left_by(peer: str, network: str) -> Iterator[Left]:
             audit.live,
             audit.outputs,
             audit.outputs_reached,
+            device=device,
         )

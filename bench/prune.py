@@ -62,44 +62,61 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--parts", nargs="+", choices=("speed", "dead"), default=["speed", "dead"])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of part dead")
+    parser.add_argument("--merge", type=Path, help="prune.json of another run: its rows of dead")
     return parser.parse_args()
 
 
-def before(folder: Path) -> tuple[dict[str, dict[str, list[float]]], list[Left]]:
-    """What earlier runs found: a run of some networks and tools replaces those rows only."""
-    file = folder / "prune.json"
-    if not file.exists():
-        return {}, []
-    found = json.loads(file.read_text(encoding="utf-8"))
-    return found.get("seconds", {}), [Left(**row) for row in found.get("dead", [])]
+@dataclasses.dataclass
+class Found:
+    """What runs have found so far: facts of the machine that was timed, samples, audits."""
+
+    facts: dict[str, object]
+    samples: dict[str, dict[str, list[float]]]
+    left: list[Left]
+
+    @classmethod
+    def read(cls, file: Path) -> Found:
+        if not file.exists():
+            return cls({}, {}, [])
+        found = json.loads(file.read_text(encoding="utf-8"))
+        left = [Left(**row) for row in found.get("dead", [])]
+        return cls(found.get("machine", {}), found.get("seconds", {}), left)
+
+    def add(self, row: Left) -> None:
+        """A row, in place of the one for the same network, tool and sparsity."""
+        self.left = [other for other in self.left if other.key != row.key] + [row]
 
 
 def main() -> None:
     asked = arguments()
     torch.set_num_threads(asked.threads)
-    facts = machine(asked.threads)
     asked.out.mkdir(parents=True, exist_ok=True)
-    samples, left = before(asked.out)
+    found = Found.read(asked.out / "prune.json")  # other networks and tools stay as they are
+    if asked.merge:
+        if not asked.merge.exists():
+            raise SystemExit(f"{asked.merge}: there is no such file to merge")
+        for row in Found.read(asked.merge).left:
+            found.add(row)
+        write(asked.out, found)
+        return
+    if "speed" in asked.parts or not found.facts:
+        found.facts = machine(asked.threads)
     for name in asked.networks:  # written bit by bit, so that a long run can be cut short
         if "speed" in asked.parts:
-            samples[name] = speed(name, asked.threads, asked.repeats)
-            write(asked.out, facts, samples, left)
+            found.samples[name] = speed(name, asked.threads, asked.repeats)
+            write(asked.out, found)
         for peer in asked.peers if "dead" in asked.parts else ():
-            for row in left_by(peer, name):
-                left = [other for other in left if other.key != row.key] + [row]
-                write(asked.out, facts, samples, left)
+            for row in left_by(peer, name, asked.device):
+                found.add(row)
+                write(asked.out, found)
 
 
-def write(
-    folder: Path,
-    facts: dict[str, object],
-    samples: dict[str, dict[str, list[float]]],
-    left: list[Left],
-) -> None:
+def write(folder: Path, given: Found) -> None:
     """Print what was found so far, and write it to prune.md and prune.json."""
-    samples = {name: samples[name] for name in NETWORKS if name in samples}
-    left = sorted(left, key=lambda row: (ORDER[row.network], ORDER[row.peer], row.sparsity))
-    found: dict[str, object] = {"machine": facts}
+    samples = {name: given.samples[name] for name in NETWORKS if name in given.samples}
+    left = sorted(given.left, key=lambda row: (ORDER[row.network], ORDER[row.peer], row.sparsity))
+    found: dict[str, object] = {"machine": given.facts}
     tables: list[Table] = []
     if samples:
         times = {
@@ -117,7 +134,7 @@ def write(
         names = dict.fromkeys(row.network for row in left)
         tables += [dead_table(name, left) for name in names]
         found["dead"] = [dataclasses.asdict(row) for row in left]
-    page = show(tables, refusals(left), facts)
+    page = show(tables, refusals(left), given.facts)
     (folder / "prune.md").write_text(page, encoding="utf-8")
     (folder / "prune.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import rich
 from dead import SPARSITIES, Left
 from goals import Verdict
 from models import NETWORKS
 from peers import PEERS
-from rich.table import Table as RichTable
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,21 @@ class Table:
         return "\n".join([f"## {self.title}", "", *body])
 
     def rich(self) -> RichTable:
+        from rich.table import Table as RichTable
+
         table = RichTable(*self.head, title=self.title, title_justify="left")
         for row in self.rows:
             table.add_row(*row)
         return table
+
+    def show(self) -> None:
+        """Print it; as markdown on a machine without rich."""
+        try:
+            from rich import print as rich_print
+        except ModuleNotFoundError:
+            print(self.markdown())
+        else:
+            rich_print(self.rich())
 
 
 def goal_table(verdicts: Mapping[str, Sequence[Verdict]]) -> Table:
@@ -98,7 +111,7 @@ def refusals(left: Iterable[Left]) -> list[str]:
 def show(tables: Sequence[Table], notes: Sequence[str], machine: Mapping[str, object]) -> str:
     """Print the tables, and return the page that holds them."""
     for table in tables:
-        rich.print(table.rich())
+        table.show()
     for note in notes:
         print(f"- {note}")
     facts = ", ".join(f"{name} {value}" for name, value in machine.items())

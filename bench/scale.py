@@ -2,6 +2,7 @@
 
 Times `trellis.prune` at 99 % on a traced stack, on CUDA where there is one, and the memory it
 takes on top of the weights. Needs torch and the package alone (`PYTHONPATH=src` will do).
+`--short` goes to 100 M, once: under a minute on a GPU. `--out` is a file, or a folder for it.
 """
 
 from __future__ import annotations
@@ -126,7 +127,11 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--weights", nargs="+", type=float, default=[1e6, 1e7, 1e8, 1e9])
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--short", action="store_true", help="fewer sizes, one repeat")
     asked = parser.parse_args()
+    if asked.short:
+        asked.weights, asked.repeats = [1e6, 1e7, 1e8], 1
+    out: Path = asked.out if asked.out.suffix == ".json" else asked.out / "scale.json"
     device = torch.device(asked.device)
     cuda = device.type == "cuda"
     found: dict[str, object] = {
@@ -136,7 +141,7 @@ def main() -> None:
     }
     rows: list[dict[str, Any]] = []
     found["rows"] = rows
-    asked.out.parent.mkdir(parents=True, exist_ok=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
     for stack in asked.stacks:
         for weights in asked.weights:
             row = measure(stack, int(weights), device, asked.repeats)
@@ -148,7 +153,7 @@ def main() -> None:
                 flush=True,
             )
             # Written as it grows: what was measured survives a size that does not fit.
-            asked.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

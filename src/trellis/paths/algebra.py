@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from .edges import Edges
-from .kernels import as_bytes, max_product, strongest
+from .kernels import as_bytes, at_once, max_product, strongest
+from .machine import WHOLE, on_cpu
 from .messages import distinct
 
 FEW = 8  # rows up to which going through them one by one beats a float matrix product
@@ -154,6 +155,8 @@ class BestPath:
         return x
 
     def matmul(self, x: Tensor, w: Tensor) -> Tensor:
+        if not on_cpu(w) and at_once(x.shape[1], w):
+            return (x[:, :, None] * w[:, None]).max(-1).values
         rows = [(x[:, r, None] * w).max(-1).values for r in range(x.shape[1])]
         return torch.stack(rows, 1)
 
@@ -206,11 +209,20 @@ def contract(
         return algebra.times(x, best.mT)  # (B, 1, N)
     if isinstance(w, Tensor) and not algebra.merges:
         return algebra.matmul(x.expand(w.shape[0], -1, -1), w)
+    if isinstance(w, Tensor) and all_rows(algebra, x, x.shape[1] * w.numel()):
+        return algebra.matmul(x.expand(w.shape[0], -1, -1), w)
     known = known or Rows()
     rows, which = known.of(x)
     rows = rows.expand(w.shape[0], -1, -1)
     out = w.reach(rows) if isinstance(w, Edges) else algebra.matmul(rows, w)
     return out if which is None or out.shape[1] == 1 else known.spread(out, which)
+
+
+def all_rows(algebra: Algebra, x: Tensor, products: int) -> bool:
+    """Whether a GPU had better compute all rows than find out which are equal. What comes out is
+    the same: so few products are within `MaxTimes.limit` either way."""
+    limit = algebra.limit if isinstance(algebra, MaxTimes) else WHOLE
+    return algebra.merges and not on_cpu(x) and products <= min(limit, WHOLE)
 
 
 def paired_rows(
@@ -224,6 +236,9 @@ def paired_rows(
     x, g = x.expand(b, -1, -1), g.expand(b, -1, -1)
     if x.shape[1] == 1 and g.shape[1] == 1:
         return x, g
+    rows = max(x.shape[1], g.shape[1])
+    if all_rows(algebra, x, rows * b * x.shape[2] * g.shape[2]):
+        return x.expand(b, rows, -1), g.expand(b, rows, -1)
     if algebra.merges:
         known = known or Rows()
         (x, in_x), (g, in_g) = (_which(known.of(t), positions) for t in (x, g))

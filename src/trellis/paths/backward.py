@@ -18,9 +18,9 @@ Pulled = list[tuple[Signal, Message, Message]]  # signal, changes, enables
 
 def backward(run: Propagation, seeds: dict[int, Tensor] | None = None) -> Propagation:
     """Fill ``run.changes`` and ``run.enables`` from the outputs, or from ``seeds`` (a message
-    per signal id), towards the inputs. ``run.forward()`` comes first where signals are
-    multiplied."""
-    g, e = run.changes, run.enables
+    per signal id), towards the inputs, as far as is `useful`. ``run.forward()`` comes first where
+    signals are multiplied."""
+    g, e, useful = run.changes, run.enables, run.net.useful
     exponents: dict[int, int] = {}
     if seeds is None:
         for signal in run.net.outputs:
@@ -30,10 +30,13 @@ def backward(run: Propagation, seeds: dict[int, Tensor] | None = None) -> Propag
         g.update(seeds)
     for step in reversed(run.net.steps):
         out = step.out.id
-        if out not in g and out not in e:
+        behind = step.x.id if isinstance(step, steps.Contract) else out
+        if behind not in useful or (out not in g and out not in e):
             continue
         exponent = exponents.get(out, 0)
         for signal, change, enable in pull(run, step, g.get(out), e.get(out)):
+            if signal.id not in useful:
+                continue
             if change is not None:
                 power = exponent
                 if isinstance(step, steps.Contract | steps.Fixed):  # others make nothing larger
@@ -143,10 +146,9 @@ def returned(run: Propagation, step: steps.Gather, g: Tensor) -> Tensor:
     uniform = all(n == 1 for n in g.shape[dim : dim + ndim])
     if run.coarse and algebra.idempotent and g.shape[dim] == 1 and step.index.shape[0] > 1:
         if not uniform:  # taps differ, places do not
-            valid = run.valid(step)
-            if valid is not None:
-                taps = valid.any(0).to(algebra.dtype)
-                g = algebra.times(g, taps.reshape((1, *taps.shape) + (1,) * len(tail)))
+            taps = run.taps(step)
+            if taps is not None:
+                g = algebra.times(g, taps.reshape(tuple(taps.shape) + (1,) * len(tail)))
             g = algebra.reduce(g, (dim + 1,), g.shape)
         return g.reshape((*lead, 1, *tail))
     size, fan = step.inverse.shape

@@ -1,18 +1,21 @@
 """The inner loops: passes over large weights in pieces that stay in cache.
 
-Allocating a tensor as large as a weight costs several times what reading the weight does, so
-nothing here makes one: pieces of work run through one small buffer. Weights are (N, K) matrices,
-contiguous along one of their dimensions or the other.
+Allocating a tensor as large as a weight costs a CPU several times what reading the weight does, so
+nothing here makes one: pieces of work run through one small buffer. A GPU gets all of a batch at
+once where it is not too large (see `machine`). Weights are (N, K) matrices, contiguous along one
+of their dimensions or the other.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from .machine import LARGE, on_cpu
 
 CHUNK = 1 << 17  # elements of a working buffer for each thread, if they take four bytes each
 THREADS = 8  # beyond so many, memory is what is waited for
@@ -21,9 +24,9 @@ MEMORY = threading.local()
 
 def pieces(w: Tensor) -> Iterator[slice]:
     """Slices of the first dimension of (rows, columns) of about four times CHUNK bytes each, for
-    each thread."""
-    parts = min(torch.get_num_threads(), THREADS) if w.device.type == "cpu" else 128
-    size = 4 * CHUNK // w.element_size() * parts
+    each thread; on a GPU, of LARGE elements."""
+    threads = min(torch.get_num_threads(), THREADS)
+    size = 4 * CHUNK // w.element_size() * threads if on_cpu(w) else LARGE
     step = max(size // max(w.shape[1], 1), 1)
     for a in range(0, w.shape[0], step):
         yield slice(a, min(a + step, w.shape[0]))
@@ -33,13 +36,18 @@ def scratch(like: Tensor, slot: int = 0, dtype: torch.dtype | None = None) -> Te
     """Working memory in the shape of ``like``, whatever it holds, until somebody in this thread
     asks for the same slot again. New memory costs more than the work that is done in it."""
     dtype = dtype or like.dtype
-    if like.device.type != "cpu" or like.numel() > 4 * CHUNK * THREADS:
+    if not on_cpu(like) or like.numel() > 4 * CHUNK * THREADS:
         return torch.empty(like.shape, dtype=dtype, device=like.device)
     kept: dict[str, Tensor] = MEMORY.__dict__  # of this thread
     key, size = f"{slot} {dtype}", like.numel()
     if key not in kept or kept[key].numel() < size:
         kept[key] = torch.empty(size, dtype=dtype)
     return kept[key][:size].view(like.shape)
+
+
+def at_once(rows: int, w: Tensor) -> bool:
+    """Whether so many products with a weight are made in one step."""
+    return rows * w.numel() <= (CHUNK if on_cpu(w) else LARGE)
 
 
 def by_columns(w: Tensor) -> bool:
@@ -54,9 +62,17 @@ def as_bytes(x: Tensor) -> Tensor:
 
 def count(mask: Tensor) -> int:
     """How many are true; numpy counts several times faster than torch does on the CPU."""
-    if mask.device.type == "cpu" and mask.is_contiguous():
+    if on_cpu(mask) and mask.is_contiguous():
         return int(np.count_nonzero(mask.numpy()))
     return int(torch.count_nonzero(mask))
+
+
+def count_all(masks: Iterable[Tensor]) -> int:
+    """How many are true in all of them; a GPU is asked once."""
+    masks = list(masks)
+    if len(masks) < 2 or on_cpu(masks[0]):
+        return sum(count(mask) for mask in masks)
+    return int(torch.stack([torch.count_nonzero(mask) for mask in masks]).sum())
 
 
 def max_product(x: Tensor, w: Tensor) -> Tensor:
@@ -64,10 +80,10 @@ def max_product(x: Tensor, w: Tensor) -> Tensor:
 
     On booleans this is the matrix product of or and and.
     """
-    if x.shape[1] * w.numel() <= CHUNK:
+    if at_once(x.shape[1], w):
         product = as_bytes(x)[:, :, None] * as_bytes(w)[:, None]
         product = product if product.dtype == torch.uint8 else product.abs_()
-        return product.amax(-1).to(x.dtype)
+        return product.amax(-1).view(x.dtype)
     out = torch.zeros(w.shape[0], x.shape[1], w.shape[1], dtype=x.dtype, device=x.device)
     for i in range(w.shape[0]):
         _max_product(x[i], w[i], out[i])
@@ -98,6 +114,8 @@ def _max_product(x: Tensor, w: Tensor, out: Tensor) -> None:
 
 def strongest(w: Tensor) -> Tensor:
     """max over k of |w[b, n, k]|: (B, N, K) to (B, N, 1)."""
+    if not on_cpu(w) and at_once(1, w):
+        return (as_bytes(w) if w.dtype == torch.bool else w.abs()).amax(-1, True).view(w.dtype)
     out = torch.zeros(w.shape[0], w.shape[1], 1, dtype=w.dtype, device=w.device)
     for i in range(w.shape[0]):
         matrix, row = as_bytes(w[i]), as_bytes(out[i])
@@ -117,15 +135,22 @@ def strongest(w: Tensor) -> Tensor:
 
 def through_each(x: Tensor, g: Tensor, w: Tensor, target: Tensor, join: bool) -> None:
     """`through` for each matrix of a batch; many small ones at once."""
-    if x.shape[1] > 1 or join or w.numel() * w.element_size() > 4 * CHUNK:
+    small = w.numel() * w.element_size() <= 4 * CHUNK and x.shape[1] == 1 and not join
+    if not (small if on_cpu(w) else at_once(x.shape[1], w)):
         for i in range(w.shape[0]):
             through(x[i], g[i], w[i], target[i], join)
         return
     x, g, w, target = (as_bytes(t) for t in (x, g, w, target))
-    first, then = (g.mT, x) if by_columns(w[0]) else (x, g.mT)  # as `through` rounds
-    torch.mul(w, first, out=target).mul_(then)
-    if target.dtype != torch.uint8:
-        target.abs_()
+    found = torch.empty_like(target) if join else target
+    if x.shape[1] == 1:
+        first, then = (g.mT, x) if by_columns(w[0]) else (x, g.mT)  # as `through` rounds
+        torch.mul(w, first, out=found).mul_(then)
+    else:
+        torch.mul(w, (g[:, :, :, None] * x[:, :, None]).amax(1), out=found)
+    if found.dtype != torch.uint8:
+        found.abs_()
+    if join:
+        torch.maximum(target, found, out=target)
 
 
 def through(x: Tensor, g: Tensor, w: Tensor, target: Tensor, join: bool) -> None:
@@ -149,6 +174,8 @@ def _through(x: Tensor, g: Tensor, w: Tensor, out: Tensor) -> Tensor:
     """One piece of `through`."""
     if x.shape[0] == 1:
         torch.mul(w, x[0], out=out).mul_(g[0, :, None])
+    elif not on_cpu(w) and at_once(x.shape[0], w):
+        torch.mul(w, (g[:, :, None] * x[:, None]).amax(0), out=out)
     else:
         best = torch.mul(g[0, :, None], x[0], out=scratch(w))
         for r in range(1, x.shape[0]):
@@ -189,7 +216,7 @@ def reaching(
 def at_least(values: Tensor, floor: float) -> Tensor:
     """Where ``values`` are ``floor`` or more, until the next call; numpy compares several times
     faster than torch does on the CPU."""
-    if values.device.type != "cpu":
+    if not on_cpu(values):
         return values >= floor
     found = scratch(values, 0, torch.bool)
     np.greater_equal(values.numpy(), np.float32(floor), out=found.numpy())
@@ -198,6 +225,6 @@ def at_least(values: Tensor, floor: float) -> Tensor:
 
 def where(mask: Tensor) -> Tensor:
     """Flat positions of what is true, ascending; on the CPU numpy finds them much faster."""
-    if mask.device.type == "cpu":
+    if on_cpu(mask):
         return torch.from_numpy(np.flatnonzero(mask.numpy()))
     return torch.nonzero(mask.reshape(-1))[:, 0]

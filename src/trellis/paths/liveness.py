@@ -15,7 +15,8 @@ from ..trace.values import Weight
 from .algebra import Boolean, outer, paired_rows
 from .backward import backward
 from .edges import Edges, layout
-from .kernels import count
+from .kernels import count_all
+from .machine import on_cpu
 from .places import Places
 from .propagate import Propagation
 from .scatter import draw, give, spread
@@ -37,11 +38,11 @@ class Liveness:
     def count(self) -> int:
         if isinstance(self.live, Places):
             return self.live.count
-        return sum(count(mask) for mask in self.live.values())
+        return count_all(self.live.values())
 
     @property
     def outputs_reached(self) -> int:
-        return sum(count(mask) for mask in self.outputs)
+        return count_all(self.outputs)
 
 
 def propagate(net: Trellis, kept: Mapping[str, Tensor] | None) -> Propagation:
@@ -69,7 +70,7 @@ def _drawn(net: Trellis, weight: Weight, kept: Mapping[str, Tensor]) -> Tensor |
     """Kept connections one by one where they are few and it is known where; else as a mask."""
     if isinstance(kept, Places):
         how = layout(net, weight)
-        if how is not None and kept.device.type == "cpu":
+        if how is not None and on_cpu(kept.device):
             return Edges.of(how, kept.places[str(weight.name)])
     return draw(net, weight, kept)
 

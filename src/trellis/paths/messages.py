@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..trace.reshaping import groups
+from .machine import on_cpu
 
 Shape = tuple[int, ...]
 _groups = groups  # under its earlier name
@@ -51,22 +52,27 @@ def distinct(rows: Tensor) -> tuple[Tensor, Tensor] | None:
     """
     if rows.shape[0] < 2:
         return None
-    bits = rows.dtype == torch.bool and rows.is_cpu
-    first, which = _by_bits(rows) if bits else _by_projection(rows)
+    if rows.dtype == torch.bool and on_cpu(rows):
+        found = _by_bits(rows)
+        return found and (rows[found[0]], found[1])
+    first, which = _by_projection(rows)
     if len(first) * 2 > len(rows) or not torch.equal(rows[first][which], rows):
         return None
     return rows[first], which
 
 
-def _by_bits(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Booleans (m, n): a row of each kind, and the kind of each row."""
+def _by_bits(rows: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Booleans (m, n): a row of each kind, and the kind of each row; None as above."""
     bits = np.packbits(rows.numpy(), axis=1)
-    words = np.zeros((len(bits), -(-bits.shape[1] // 8) * 8), dtype=np.uint8)
-    words[:, : bits.shape[1]] = bits
+    padded = np.zeros((len(bits), -(-bits.shape[1] // 8) * 8), dtype=np.uint8)
+    padded[:, : bits.shape[1]] = bits
+    words = padded.view(np.uint64)
     generator = np.random.default_rng(0)
-    probe = generator.integers(1 << 63, size=words.shape[1] // 8, dtype=np.uint64)
-    codes = (words.view(np.uint64) * probe).sum(1)
+    probe = generator.integers(1 << 63, size=words.shape[1], dtype=np.uint64)
+    codes = words @ probe  # wraps around, as it should
     _, first, which = np.unique(codes, return_index=True, return_inverse=True)
+    if len(first) * 2 > len(rows) or not np.array_equal(words[first][which], words):
+        return None
     return torch.from_numpy(first), torch.from_numpy(which)
 
 

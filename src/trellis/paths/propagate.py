@@ -172,16 +172,15 @@ class Propagation:
         """A gather: nothing where the index is −1."""
         dim, index = step.dim, step.index
         tail = (1,) * (x.ndim - dim - 1)
-        valid = self.valid(step)
         if x.shape[dim] == 1 and step.x.shape[dim] > 1:
+            valid = self.taps(step) if self.coarse else self.valid(step)
             x = x.reshape(x.shape[:dim] + (1,) * index.ndim + x.shape[dim + 1 :])
             if valid is None:
                 return x
-            if self.coarse:
-                valid = valid.any(0, keepdim=True)
             return self.algebra.times(x, valid.reshape(tuple(valid.shape) + tail))
         if step.window is not None and self.algebra.merges:
             return step.window.read(as_bytes(x)).view(x.dtype)
+        valid = self.valid(step)
         places = self.net.on(index, self.device)
         flat = x.index_select(dim, places.reshape(-1).clamp(min=0))
         out = flat.reshape(x.shape[:dim] + tuple(index.shape) + x.shape[dim + 1 :])
@@ -193,11 +192,18 @@ class Propagation:
         """Where an index is not −1, as a message; None where it never is."""
         key = ("valid", id(step), inverse, self.algebra.dtype, self.device)
         if key not in self.net.cache:
-            mask = (step.inverse if inverse else step.index) >= 0
+            mask = step.inverse >= 0 if inverse else step.inside
             whole = bool(mask.all())
             self.net.cache[key] = None if whole else mask.to(self.device, self.algebra.dtype)
         found: Tensor | None = self.net.cache[key]
         return found
+
+    def taps(self, step: steps.Gather) -> Tensor | None:
+        """(1, taps), or (1,): where an index is not −1 in some place; None where it never is."""
+        reached = step.reached
+        if reached is None:
+            return None
+        return self.net.on(reached, self.device).to(self.algebra.dtype)
 
     def mixed(self, step: steps.Mix, x: Tensor) -> Tensor:
         """Every unit leads to itself, and with a share to all it is mixed with."""

@@ -11,7 +11,8 @@ from torch import Tensor
 from ..trace.trellis import Trellis, names_in
 from ..trace.values import Weight
 from .algebra import FEW, Boolean, MaxTimes, outer
-from .kernels import through_each
+from .kernels import at_once, through_each
+from .machine import on_cpu
 
 BOOLEAN = Boolean()
 BEST = MaxTimes(limit=1 << 62)
@@ -50,7 +51,8 @@ def spread(
         and name is not None
         and (w.numel() == math.prod(net.connections[name]))
     )
-    if not whole or (w.dtype == torch.bool and x.shape[1] > FEW):
+    many = w.dtype == torch.bool and x.shape[1] > FEW
+    if not whole or (many and (on_cpu(w) or not at_once(x.shape[1], w))):
         factor = outer(BOOLEAN if w.dtype == torch.bool else BEST, x, g, x.shape[1])
         values = (w & factor) if w.dtype == torch.bool else (w * factor).abs_()
         give(

@@ -12,6 +12,7 @@ from ..trace.trellis import Trellis
 from .algebra import MaxTimes, SumTimes, outer, paired_rows
 from .backward import backward
 from .best import BestPaths, Use
+from .machine import CPU
 from .propagate import Propagation
 from .scatter import draw, give
 
@@ -62,19 +63,21 @@ def bound(run: Propagation, step: Contract, top: int, merged: bool) -> Tensor:
     return (best * 2.0 ** max(power, -1000)).expand(step.weight.shape[:2])
 
 
-def path_sum(net: Trellis, saliency: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def path_sum(
+    net: Trellis, saliency: Mapping[str, Tensor], device: torch.device = CPU
+) -> dict[str, Tensor]:
     """For each connection, the summed product of ``saliency`` over all paths through it.
 
-    SynFlow's score, in float64 on the CPU, rounded to float32 so that the order in which sums
-    are taken leaves no trace.
+    SynFlow's score, in float64, rounded to float32 so that the order in which sums are taken
+    leaves no trace. On another ``device`` than the CPU a few in a billion round differently.
     """
-    double = {name: s.detach().cpu().to(torch.float64) for name, s in saliency.items()}
+    double = {name: s.detach().to(device, torch.float64) for name, s in saliency.items()}
     algebra = SumTimes()
 
     def weights(step: Contract) -> Tensor:
         return draw(net, step.weight, double)
 
-    run = backward(Propagation(net, algebra, weights, wires=True).forward())
+    run = backward(Propagation(net, algebra, weights, wires=True, device=device).forward())
     scores: dict[str, Tensor] = {}
     for step in net.contractions:
         x, g = run.depends.get(step.x.id), run.changes.get(step.out.id)
@@ -84,6 +87,8 @@ def path_sum(net: Trellis, saliency: Mapping[str, Tensor]) -> dict[str, Tensor]:
         give(net, step.weight, values, scores, torch.add, "sum")
     top = max((float(s.max()) for s in scores.values()), default=1.0) or 1.0
     return {
-        name: (scores[name] / top).to(torch.float32) if name in scores else torch.zeros(shape)
+        name: (scores.pop(name) / top).to(torch.float32)
+        if name in scores
+        else torch.zeros(shape, device=device)
         for name, shape in net.connections.items()
     }

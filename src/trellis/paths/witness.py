@@ -17,17 +17,22 @@ from ..trace.steps import Contract
 from ..trace.trellis import Trellis
 from .algebra import BestPath
 from .backward import backward
+from .machine import CPU
 from .propagate import Propagation
 from .scatter import draw
 
 
 class Witness:
-    """Best paths under positive ``weights`` (float64, zero where nothing may be kept)."""
+    """Best paths under positive ``weights`` (float64, zero where nothing may be kept), found on
+    a ``device``. Of several that are equally good each device finds the same: the first."""
 
-    def __init__(self, net: Trellis, weights: Mapping[str, Tensor]) -> None:
-        self.net = net
+    def __init__(
+        self, net: Trellis, weights: Mapping[str, Tensor], device: torch.device = CPU
+    ) -> None:
+        self.net, self.device = net, device
         self.leaves = {
-            name: w.detach().cpu().to(torch.float64).requires_grad_() for name, w in weights.items()
+            name: w.detach().to(device, torch.float64).requires_grad_()
+            for name, w in weights.items()
         }
 
         def drawn(step: Contract) -> Tensor:
@@ -35,30 +40,30 @@ class Witness:
 
         self.drawn = drawn
         with torch.enable_grad():
-            self.run = Propagation(net, BestPath(), drawn).forward()
+            self.run = Propagation(net, BestPath(), drawn, device=device).forward()
 
     def outputs(self) -> list[Tensor]:
         """Weight of the best path to each output unit."""
-        none = torch.zeros((), dtype=torch.float64)
+        none = torch.zeros((), dtype=torch.float64, device=self.device)
         return [self.run.depends.get(s.id, none).expand(s.shape) for s in self.net.outputs]
 
     def mark(self, value: Tensor) -> dict[str, Tensor]:
         """Connections on which ``value`` (a sum of messages) rests."""
         if not value.requires_grad:
-            return {n: torch.zeros(w.shape, dtype=torch.bool) for n, w in self.leaves.items()}
+            return {n: torch.zeros_like(w, dtype=torch.bool) for n, w in self.leaves.items()}
         names = list(self.leaves)
         grads = torch.autograd.grad(
             value, [self.leaves[n] for n in names], retain_graph=True, allow_unused=True
         )
         return {
-            n: torch.zeros(self.leaves[n].shape, dtype=torch.bool) if g is None else g != 0
+            n: torch.zeros_like(self.leaves[n], dtype=torch.bool) if g is None else g != 0
             for n, g in zip(names, grads, strict=True)
         }
 
     @torch.enable_grad()
     def to_outputs(self, wanted: list[Tensor]) -> dict[str, Tensor]:
         """Best paths to the output units marked in ``wanted`` (bool, per output signal)."""
-        total = torch.zeros((), dtype=torch.float64)
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
         for value, mask in zip(self.outputs(), wanted, strict=True):
             total = total + torch.log(value[mask & (value > 0)]).sum()
         return self.mark(total)

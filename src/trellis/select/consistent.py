@@ -108,7 +108,7 @@ def most(net: Trellis, ranking: Ranking) -> int:
 def reachable(net: Trellis, ranking: Ranking) -> list[Tensor]:
     """Output units that the unpruned network reaches; worked out once per trellis."""
     if ranking.allowed is not None:
-        return liveness(net, ranking.allowed).outputs
+        return reached(net, propagate(net, ranking.allowed))
     if "reachable" not in net.cache:
         net.cache["reachable"] = reached(net, propagate(net, None))
     found: list[Tensor] = net.cache["reachable"]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from ..paths.machine import CPU, WHOLE
 from ..paths.witness import Witness
 from ..trace.trellis import Trellis
 from .ranking import Ranking
@@ -34,8 +35,9 @@ def relative(ranking: Ranking) -> dict[str, Tensor]:
 
 def best_cover(net: Trellis, ranking: Ranking, wanted: list[Tensor]) -> dict[str, Tensor]:
     """The best path to each wanted output unit."""
-    witness = Witness(net, relative(ranking))
-    return _as(ranking, witness.to_outputs([w.cpu() for w in wanted]))
+    device = ranking.device if net.uses <= WHOLE else CPU
+    witness = Witness(net, relative(ranking), device)
+    return _as(ranking, witness.to_outputs([w.to(device) for w in wanted]))
 
 
 def thrifty(ranking: Ranking, kept: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -48,7 +48,7 @@ class Method:
     def choose(self, able: Kept | None, budget: int, share: Fraction | None = None) -> Kept:
         """``budget`` connections of those in ``able`` (None: of all). ``share``: the fraction
         kept that the budget was given as, which layers are rounded down by one by one."""
-        if able is not None and all(bool(mask.all()) for mask in able.values()):
+        if able is not None and count(able) == self.net.total:
             able = None
         if self.options.method in WALKS:
             return self._walked(able, budget)

@@ -144,7 +144,7 @@ def _piece(
             continue
         positions = step.weight.positions() - net.offsets[name]
         here = torch.where(positions == place, value, torch.zeros_like(value)).max()
-        best = here if best is None or float(here) > float(best) else best
+        best = here if best is None or bool(here > best) else best
     assert best is not None
     marks = witness.mark(torch.log(best))
     marks[name].view(-1)[place] = True

@@ -12,7 +12,9 @@ from torch import Tensor
 
 from ..paths import kernels
 from ..paths.best import BestPaths
+from ..paths.machine import WHOLE, on_cpu
 from ..paths.places import Places
+from .order import masks_at, order
 
 SAMPLE = 1 << 17
 SPARSE = 16  # of so many connections, one or fewer: then places say it better than masks
@@ -44,13 +46,21 @@ class Ranking:
     def total(self) -> int:
         return sum(math.prod(shape) for shape in self.shapes.values())
 
-    @property
+    @cached_property
     def size(self) -> int:
         return self.total if self.allowed is None else count(self.allowed)
+
+    @cached_property
+    def _order(self) -> Tensor:
+        """Flat places of what is allowed, best first: for a GPU."""
+        assert self.allowed is not None
+        return order(self, self.allowed)
 
     def top(self, m: int, among: Mapping[str, Tensor] | None = None) -> Mapping[str, Tensor]:
         """Masks of the best ``m`` (all, if there are fewer), of those marked in ``among``."""
         masks = _both(self.allowed, among)
+        if masks is not None and self.total <= WHOLE and not on_cpu(self.device):
+            return masks_at(self, (self._order if among is None else order(self, masks))[:m])
         if m >= (self.total if masks is None else count(masks)):
             return self.all if masks is None else {n: mask.clone() for n, mask in masks.items()}
         found = self.best(max(m, 1), masks)
@@ -141,7 +151,7 @@ def kth_largest(parts: list[Tensor], m: int) -> float:
     4.0
     """
     values = torch.cat(parts)
-    if values.device.type == "cpu":  # numpy partitions several times faster than torch sorts
+    if on_cpu(values):  # numpy partitions several times faster than torch sorts
         array = values.numpy()
         array.partition(len(array) - m)
         return float(array[len(array) - m])
@@ -150,7 +160,7 @@ def kth_largest(parts: list[Tensor], m: int) -> float:
 
 def count(masks: Mapping[str, Tensor]) -> int:
     """How many connections masks keep."""
-    return sum(kernels.count(mask) for mask in masks.values())
+    return kernels.count_all(masks.values())
 
 
 def _both(

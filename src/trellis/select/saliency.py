@@ -55,8 +55,9 @@ def saliency_of(now: Current, names: list[str], given: Saliency) -> Mapping[str,
     else:
         raise TrellisError(f"saliency={given!r:.60} is neither a name, a mapping nor a function")
     what = "weights" if given == "magnitude" else "saliency"
-    for name, value in found.items():
-        if math.isfinite(float(value.sum())):  # one pass: not finite if any entry is not
+    sums = torch.stack([value.sum() for value in found.values()]).tolist()  # one question
+    for (name, value), total in zip(found.items(), sums, strict=True):
+        if math.isfinite(total):  # it is not if any entry is not
             continue
         bad = value[~torch.isfinite(value)]
         if bad.numel():

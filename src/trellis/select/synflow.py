@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from ..paths.machine import CPU
 from ..paths.scores import path_sum
 from ..trace.trellis import Trellis
 from .ranking import Ranking, count
@@ -15,19 +16,25 @@ ROUNDS = 100
 
 
 def synflow(
-    net: Trellis, saliency: Mapping[str, Tensor], allowed: Mapping[str, Tensor] | None, budget: int
+    net: Trellis,
+    saliency: Mapping[str, Tensor],
+    allowed: Mapping[str, Tensor] | None,
+    budget: int,
+    work: torch.device = CPU,
 ) -> Ranking:
     """A ranking whose best ``budget`` are what iterative SynFlow keeps.
 
-    Connections rank by the round in which they fell, and within a round by their score.
+    Connections rank by the round in which they fell, and within a round by their score. Sums are
+    taken on the CPU, wherever the model lies, so that they round alike; who can do without that
+    may say where to ``work``.
     """
+    plain = {n: s.detach().to(work) for n, s in saliency.items()}
     kept: Mapping[str, Tensor] = {
-        n: torch.ones(s.shape, dtype=torch.bool) if allowed is None else allowed[n].cpu().clone()
-        for n, s in saliency.items()
+        n: torch.ones_like(s, dtype=torch.bool) if allowed is None else allowed[n].to(work).clone()
+        for n, s in plain.items()
     }
-    plain = {n: s.detach().cpu() for n, s in saliency.items()}
     start = count(kept)
-    final = {n: torch.zeros(s.shape) for n, s in plain.items()}
+    final = {n: torch.zeros_like(s) for n, s in plain.items()}
     for turn in range(1, ROUNDS + 1):
         target = max(round(start * (budget / start) ** (turn / ROUNDS)), budget)
         scores = path_sum(net, {n: s * kept[n] for n, s in plain.items()})

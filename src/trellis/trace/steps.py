@@ -7,6 +7,7 @@ to units of its output; none says which algebra runs over them (see :mod:`trelli
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 from torch import Tensor
 
@@ -77,6 +78,18 @@ class Gather(Step):
     index: Tensor
     inverse: Tensor
     window: Window | None = None
+
+    @cached_property
+    def inside(self) -> Tensor:
+        """Where ``index`` is not −1."""
+        return self.index >= 0 if self.window is None else self.window.inside()
+
+    @cached_property
+    def reached(self) -> Tensor | None:
+        """(1, taps), or (1,): where ``index`` is not −1 in some place; None if it never is."""
+        if self.window is not None:
+            return self.window.reached()
+        return None if bool(self.inside.all()) else self.inside.any(0, keepdim=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -71,6 +71,17 @@ class Trellis:
         return sum(math.prod(s.weight.shape) * s.x.shape[1] for s in self.contractions)
 
     @cached_property
+    def useful(self) -> set[int]:
+        """Signals that messages must come back to: those that connections lead to. Whoever asks
+        about connections only, of a lean trellis, has no use for others; else it is all."""
+        found: set[int] = set()
+        lean = self.__dict__.get("lean") is self
+        for step in self.steps:
+            if not lean or isinstance(step, Contract) or any(x.id in found for x in step.operands):
+                found.add(step.out.id)
+        return found
+
+    @cached_property
     def lean(self) -> Trellis:
         """The same connections, outputs and paths in fewer steps and positions; see `lean`."""
         short = lean(self.steps, self.outputs, gated=self.gated)
@@ -164,7 +175,7 @@ def assemble(
         describe(inputs),
         [spec(x) for x in pytree.tree_leaves(tuple(inputs))],
     )
-    _ = net.lean  # now, so that those who trace once need not wait for it later
+    _ = net.lean.useful  # now, so that those who trace once need not wait for it later
     return net
 
 

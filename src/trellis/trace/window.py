@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+SLICES = 64  # taps up to which slices, one for each, are faster than strides within windows
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,45 @@ class Window:
             )
         ]  # fmt: skip
 
+    def inside(self) -> Tensor:
+        """(∏ places, ∏ kernel): which taps of which windows lie on the grid.
+
+        >>> Window((3,), (2,), (3,), (2,), (1,), (1,)).inside()
+        tensor([[False,  True,  True],
+                [ True,  True, False]])
+        """
+        found = torch.ones(1, 1, dtype=torch.bool)
+        for lies in self._inside:
+            found = found[:, None, :, None] & lies[:, None]
+            found = found.reshape(found.shape[0] * found.shape[1], -1)
+        return found
+
+    def reached(self) -> Tensor | None:
+        """(1, ∏ kernel): which taps lie on the grid in some window; None if all do in all.
+
+        >>> Window((2,), (2,), (5,), (1,), (2,), (1,)).reached()
+        tensor([[False,  True,  True,  True, False]])
+        """
+        if all(bool(lies.all()) for lies in self._inside):
+            return None
+        found = torch.ones(1, 1, dtype=torch.bool)
+        for lies in self._inside:
+            found = (found[:, :, None] & lies.any(0)).reshape(1, -1)
+        return found
+
+    @property
+    def _inside(self) -> list[Tensor]:
+        """For each dimension, (places, taps): which taps lie on the grid."""
+        return [
+            (lies >= 0) & (lies < size)
+            for size, places, taps, stride, padding, dilation in zip(
+                self.size, self.places, self.kernel, self.stride, self.padding, self.dilation,
+                strict=True,
+            )
+            for lies in [torch.arange(-padding, places * stride - padding, stride)[:, None]
+                         + torch.arange(taps) * dilation]
+        ]  # fmt: skip
+
     def read(self, x: Tensor) -> Tensor:
         """(..., ∏ size) to (..., ∏ places, ∏ kernel), zero where a window hangs over.
 
@@ -52,7 +93,12 @@ class Window:
         pads: list[int] = []
         for before, size, extent in zip(self.padding, self.size, self.extent, strict=True):
             pads = [before, extent - before - size, *pads]
-        x = functional.pad(x, pads).contiguous()
+        x = functional.pad(x, pads)
+        if math.prod(self.kernel) <= SLICES:
+            slices: list[tuple[Any, ...]] = [(..., *self._reached(tap)) for tap in self._taps()]
+            taps = [x[where] for where in slices]
+            return torch.stack(taps, -1).reshape(*lead, -1, len(taps))
+        x = x.contiguous()
         steps = x.stride()[len(lead) :]
         across = [s * t for s, t in zip(steps, self.stride, strict=True)]
         within = [s * d for s, d in zip(steps, self.dilation, strict=True)]
@@ -69,13 +115,16 @@ class Window:
         """
         lead = g.shape[:-2]
         out = torch.zeros(*lead, *self.extent, dtype=g.dtype, device=g.device)
-        for tap, offsets in enumerate(itertools.product(*(range(k) for k in self.kernel))):
+        for tap, offsets in enumerate(self._taps()):
             where: tuple[Any, ...] = (..., *self._reached(offsets))
             part = out[where]
             torch.maximum(part, g[..., tap].reshape(*lead, *self.places), out=part)
         grid = (slice(b, b + s) for b, s in zip(self.padding, self.size, strict=True))
         inner: tuple[Any, ...] = (..., *grid)
         return out[inner].reshape(*lead, math.prod(self.size))
+
+    def _taps(self) -> Iterator[tuple[int, ...]]:
+        return itertools.product(*(range(k) for k in self.kernel))
 
     def _reached(self, offsets: Sequence[int]) -> list[slice]:
         """Where one tap of all windows lies."""
