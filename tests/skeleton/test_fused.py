@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from trellis.skeleton import GCN
-from trellis.skeleton.fused import Fused, _halves, _power, usable
+from trellis.skeleton.fast import usable
+from trellis.skeleton.fused import Fused
+from trellis.skeleton.tiles import power, two_parts
 from trellis.train import Training, forward_of, recipe_named, stack
 
 SHAPES = [  # nodes, channels, classes, heads, filters, batch
@@ -67,7 +69,7 @@ def test_captured_training_is_the_same_twice_and_learns() -> None:
 
 @pytest.mark.parametrize("channels", [1, 8, 16, 24, 64, 70, 96, 128])
 def test_two_parts_hold_all_channels_with_less_waste(channels: int) -> None:
-    parts = _halves(channels)
+    parts = two_parts(channels)
     assert parts["C1"] + parts["C2"] >= channels
-    assert parts["C1"] + parts["C2"] <= _power(channels) or channels > 16
+    assert parts["C1"] + parts["C2"] <= power(channels) or channels > 16
     assert all(part & (part - 1) == 0 for part in parts.values())

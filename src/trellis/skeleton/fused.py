@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .tiles import power, two_parts
+
 _HALF = torch.bfloat16
-_MEMORY = 200 << 10  # bytes that a program's tiles may take: what an H100 has, and an A100 not
-_OPTIN = "shared_memory_per_block_optin"
 _HEADS = 2  # a program of the forward kernel sums over so many heads
 _GROUPS = 3  # a head's nodes are shared out to so many programs of the backward kernel
 _SPLITS = 16  # the attention's gradient is summed in so many parts
-
-
-def usable(attention: Tensor, convolution: Tensor, classes: int) -> bool:
-    """Whether the kernels can run these: on a large GPU, in bfloat16, sizes that fit a tile."""
-    nodes, (channels, filters) = attention.shape[-1], convolution.shape[-2:]
-    return (
-        attention.is_cuda
-        and _shared_memory(attention.device) >= _MEMORY
-        and torch.is_autocast_enabled("cuda")
-        and torch.get_autocast_dtype("cuda") == torch.bfloat16
-        and find_spec("triton") is not None
-        and filters in (16, 32, 64, 128)
-        and channels <= 128
-        and channels % 8 == 0
-        and nodes <= 64
-        and classes <= 64
-    )
 
 
 class Fused(torch.autograd.Function):
@@ -47,7 +28,7 @@ class Fused(torch.autograd.Function):
 
         networks, batch, nodes, channels = x.shape
         heads, filters, classes = attention.shape[1], convolution.shape[-1], dense.shape[1]
-        padded = _power(nodes)  # rows that tensor cores can read
+        padded = power(nodes)  # rows that tensor cores can read
         columns = x.new_empty(networks, padded, batch, channels, dtype=_HALF)
         columns[:, :nodes] = x.transpose(1, 2)
         columns[:, nodes:] = 0
@@ -55,12 +36,12 @@ class Fused(torch.autograd.Function):
         z = torch.bmm(rows, columns.flatten(2))
         w = convolution.to(_HALF).contiguous()
         d = dense.to(_HALF).contiguous()
-        wide = _power(classes)
+        wide = power(classes)
         splits = -(-heads // _HEADS)
         parts = x.new_empty(networks, splits, batch, wide, dtype=torch.float32)
         logits_kernel[(networks, -(-batch // 64), splits)](
             z, w, d, parts, heads, nodes, batch, classes, _HEADS,
-            C=channels, F=filters, P=wide, **_halves(channels), ROWS=64,
+            C=channels, F=filters, P=wide, **two_parts(channels), ROWS=64,
             num_warps=4, num_stages=3,
         )  # fmt: skip
         ctx.save_for_backward(columns, z, w, d)
@@ -73,7 +54,7 @@ class Fused(torch.autograd.Function):
 
         columns, z, w, d = ctx.saved_tensors
         networks, heads, nodes, batch, channels, filters, classes = ctx.sizes
-        wide = _power(classes)
+        wide = power(classes)
         g = F.pad(gradient.to(w.dtype), (0, wide - classes)).contiguous()
         groups = min(_GROUPS, nodes)
         single: Any = {"dtype": torch.float32, "device": w.device}
@@ -82,7 +63,7 @@ class Fused(torch.autograd.Function):
         dd = torch.empty(d.shape, **single)
         gradients_kernel[(networks, heads, groups)](
             z, w, d, g, dz, dw, dd, heads, nodes, batch, classes, -(-nodes // groups),
-            C=channels, F=filters, P=wide, **_halves(channels), ROWS=128,
+            C=channels, F=filters, P=wide, **two_parts(channels), ROWS=128,
             num_warps=8, num_stages=2,
         )  # fmt: skip
         rows, width, padded = heads * nodes, batch * channels, columns.shape[1]
@@ -94,25 +75,3 @@ class Fused(torch.autograd.Function):
         )  # fmt: skip
         attention = da.sum(1)[..., :nodes].reshape(networks, heads, nodes, nodes)
         return attention, dw.sum(2), dd, None
-
-
-@lru_cache
-def _shared_memory(device: torch.device) -> int:
-    return int(getattr(torch.cuda.get_device_properties(device), _OPTIN, 0))
-
-
-def _power(size: int) -> int:
-    """The least power of two from ``size`` up, 16 at least: what a tile's side may be."""
-    return max(16, 1 << (size - 1).bit_length())
-
-
-def _halves(channels: int) -> dict[str, int]:
-    """Two powers of two that hold the channels: the second is 0 where one is enough.
-
-    >>> _halves(96), _halves(64), _halves(70)
-    ({'C1': 64, 'C2': 32}, {'C1': 64, 'C2': 0}, {'C1': 64, 'C2': 16})
-    """
-    whole = _power(channels)
-    if channels == whole or channels <= 16:
-        return {"C1": whole, "C2": 0}
-    return {"C1": whole // 2, "C2": _power(channels - whole // 2)}

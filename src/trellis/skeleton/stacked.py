@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from .fused import Fused, usable
+from .fast import fast_logits
 
 
 def stacked_block(
@@ -60,9 +60,8 @@ def stacked_gcn(
     first = weights["blocks.0.attention"], weights["blocks.0.convolution"]
     plain = blocks == 1 and combine == "concat" and edges is None and "dense.bias" not in weights
     if plain and len(first[0][0]) == len(first[1][0]):
-        dense = weights["dense.weight"]
-        if usable(*first, dense.shape[1]):
-            logits: Tensor = Fused.apply(*first, dense, x)  # type: ignore[no-untyped-call]
+        logits = fast_logits(*first, weights["dense.weight"], x)
+        if logits is not None:
             return logits
     for i in range(blocks):
         attention = weights[f"blocks.{i}.attention"]
