@@ -2,9 +2,10 @@
 
 ``python bench/shrink.py hands45 nw-ucla:PATH --seeds 5 --device cuda --out FOLDER`` trains,
 prunes and tunes the paper's network as ``trellis shrink`` does, to each of ``--sparsity``, on
-every seed, or on every fold where a set has several. Each of ``--parts`` changes one thing.
-Networks of one set are trained side by side, and all of them are taught by the dense networks of
-all seeds. Finished parts are kept in FOLDER/shrink.jsonl and not made again. Prints top-1 on the
+every seed, or on every fold where a set has several. Each of ``--parts`` is another way, or changes
+one thing. Networks of one set are trained side by side, and those that are taught are taught by
+the dense networks of all seeds. Finished parts are kept in FOLDER/shrink.jsonl and not made again.
+Prints top-1 on the
 test recordings, mean ± standard deviation, and for each part the paired difference to the default
 with its 95 % interval; the same goes to FOLDER/shrink.md.
 """
@@ -17,42 +18,55 @@ import math
 import statistics
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from trellis import skeleton
 from trellis.select.budget import budget
-from trellis.skeleton.shrink import COURSES, Course, Maker
+from trellis.skeleton.choosing import chooser
+from trellis.skeleton.shrink import COURSES, Course, Maker, frame_of
 from trellis.train import accuracies
 
 SPARSITIES = (0.9, 0.95, 0.99, 0.999, 0.9995)
 T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 
 
-def parts(course: Course) -> dict[str, Course]:
-    """The course itself, and with one thing changed."""
-    return {
-        "default": course,
-        "not distilled": replace(course, weight=0.0),
-        "not augmented": replace(course, augmentation=None),
-        "pruned at once": replace(course, curve="one-shot"),
-        "by magnitude alone": replace(course, sensitivity=0.0),
-        "SynFlow": replace(course, method="synflow"),
-        "largest, closed": replace(course, method="magnitude", sensitivity=0.0),
-        "largest by layer": replace(course, method="magnitude by layer", sensitivity=0.0),
-        "SynFlow, not distilled": replace(course, method="synflow", weight=0.0),
-        "largest by layer, not distilled": replace(
-            course, method="magnitude by layer", sensitivity=0.0, weight=0.0
-        ),
-        "at once, not distilled": replace(course, curve="one-shot", weight=0.0),
-        "at once, SynFlow": replace(course, curve="one-shot", method="synflow"),
-        "at once, largest by layer": replace(
-            course, curve="one-shot", method="magnitude by layer", sensitivity=0.0
-        ),
+LIKE_THE_PAPER = ("magnitude by layer", "chains")  # chosen by magnitude alone
+METHODS = {
+    "MP by layer": "magnitude by layer",
+    "chains": "chains",
+    "SynFlow": "synflow",
+    "viterbi": "viterbi",
+}
+
+
+def parts(course: Course) -> dict[str, tuple[Course, str]]:
+    """The course with its basis of time, and with one thing changed; then every way of choosing,
+    gradually and at once, taught and not."""
+    found = {
+        "default": (course, "cosines"),
+        "moments": (course, "chunks"),
+        "camera's frame": (course, "cosines"),
+        "not augmented": (replace(course, augmentation=None), "cosines"),
+        "by magnitude alone": (replace(course, sensitivity=0.0), "cosines"),
     }
+    for when, curve in (("gradual", course.curve), ("at once", "one-shot")):
+        for method, key in METHODS.items():
+            worth = 0.0 if key in LIKE_THE_PAPER else course.sensitivity
+            for taught, teachers in (("", 0), (", taught", 4)):
+                way = replace(course, method=key, curve=curve, sensitivity=worth, teachers=teachers)
+                if key == "chains":  # seconds for each: a tenth of the renewals
+                    rarer = 10 * way.recipe.prune_every
+                    way = replace(way, recipe=replace(way.recipe, prune_every=rarer))
+                found[f"{when}, {method}{taught}"] = way, "cosines"
+    del found["gradual, viterbi"]  # the default
+    return found
 
 
 class Bench:
@@ -61,13 +75,17 @@ class Bench:
     def __init__(self, source: str, options: argparse.Namespace) -> None:
         self.data, self.options = skeleton.load(source), options
         self.seeds = [0] if len(self.data.folds) > 1 else list(range(options.seeds))
-        self.dense: dict[tuple[str, bool], Any] = {}
+        self.dense: dict[tuple[Any, ...], Any] = {}
+        self.pool = ProcessPoolExecutor(options.workers, get_context("spawn"), _calmly)
 
-    def rows(self, name: str, course: Course, sparsities: list[float]) -> list[dict[str, Any]]:
+    def rows(
+        self, name: str, course: Course, basis: str, sparsities: list[float]
+    ) -> list[dict[str, Any]]:
         """What becomes of one part: a row for each network, dense ones too."""
         found = []
         for number, fold in enumerate(self.data.folds):
-            recogniser = skeleton.Recogniser.fresh(self.data, fold)
+            frame = "camera" if name == "camera's frame" else frame_of(self.data.layout)
+            recogniser = skeleton.Recogniser.fresh(self.data, fold, basis=basis, frame=frame)
             labels = torch.from_numpy(recogniser.labels(self.data))
 
             def inputs(chosen: Any, recogniser: Any = recogniser) -> torch.Tensor:
@@ -80,7 +98,9 @@ class Bench:
                 device=self.options.device, precision=self.options.precision,
             )  # fmt: skip
             tested = inputs(fold.test), labels[fold.test].to(self.options.device)
-            key = fold.name, course.augmentation is None
+            if course.method == "chains":
+                maker.choose = Pooled(recogniser.model, self.pool)
+            key = fold.name, basis, frame, course.augmentation is None, course.teachers > 0
             if key not in self.dense:  # parts differ in what comes after
                 self.dense[key] = maker.train(self.seeds)
             dense = self.dense[key]
@@ -103,6 +123,44 @@ class Bench:
                 for s, seed, t, k in rows
             ]  # fmt: skip
         return found
+
+
+class Pooled:
+    """Chains for a stack of networks, each in a process of its own."""
+
+    def __init__(self, model: skeleton.GCN, pool: ProcessPoolExecutor) -> None:
+        self.sizes_of, self.pool = model.sizes, pool
+        one = chooser(model, "chains")
+        self.sizes, self.least = one.sizes, one.least
+
+    def __call__(self, worth: Any, kept: Any, budgets: Any) -> dict[str, torch.Tensor]:
+        each = [
+            (
+                self.sizes_of,
+                {name: worth[name][i].float().cpu().numpy() for name in self.sizes},
+                {name: kept[name][i].cpu().numpy() for name in self.sizes},
+                budget,
+            )
+            for i, budget in enumerate(budgets)
+        ]
+        found = list(self.pool.map(_chains, each))
+        return {
+            name: torch.from_numpy(np.stack([one[name] for one in found])).to(kept[name].device)
+            for name in self.sizes
+        }
+
+
+def _calmly() -> None:
+    torch.set_num_threads(1)
+
+
+def _chains(given: tuple[Any, ...]) -> dict[str, Any]:
+    sizes, worth, kept, wanted = given
+    one = chooser(skeleton.GCN(**sizes), "chains")
+    first, second = (
+        {name: torch.from_numpy(a)[None] for name, a in part.items()} for part in (worth, kept)
+    )
+    return {name: mask[0].numpy() for name, mask in one(first, second, [wanted]).items()}
 
 
 def kind(source: str) -> str:
@@ -170,6 +228,7 @@ def main() -> int:
     parser.add_argument("--length", type=float, default=1.0, help="times the course's epochs")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--workers", type=int, default=2, help="processes that walk chains")
     parser.add_argument("--seconds", type=float, default=math.inf, help="start nothing afterwards")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
@@ -180,7 +239,7 @@ def main() -> int:
     for source in options.data:
         bench = None
         for name in options.parts:
-            course = everything[name]
+            course, basis = everything[name]
             recipe = course.recipe
             changed = {
                 each: max(1, round(getattr(recipe, each) * options.length))
@@ -193,7 +252,7 @@ def main() -> int:
             if not wanted or time.monotonic() - began > options.seconds:
                 continue
             bench = bench or Bench(source, options)
-            made = [r for r in bench.rows(name, course, wanted) if r["sparsity"] not in have]
+            made = [r for r in bench.rows(name, course, basis, wanted) if r["sparsity"] not in have]
             with store.open("a") as file:
                 file.writelines(json.dumps(row) + "\n" for row in made)
             rows += made

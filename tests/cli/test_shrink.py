@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -38,8 +39,32 @@ def test_a_folder_with_a_small_and_a_dense_model_and_a_report(run: Run, tmp_path
     assert ran.err == ""
     again = run("evaluate", str(folder / "model"), "--data", SOURCE, "--json")
     assert again.json["top1"] == small.history[-1]["metrics"]["top1"]
+    assert (small.basis, small.normalisation.frame) == ("cosines", "camera") == (
+        dense.basis, dense.normalisation.frame,
+    )  # fmt: skip
     refused = run(*SHRINK, "--sparsity", "0.9")
     assert refused.status == 2 and "holds a finished run" in refused.err
+
+
+def test_waves_and_frames_can_be_told(run: Run) -> None:
+    ran = run(*SHRINK, "--keep", "60", "--basis", "chunks", "--teachers", "2", "--out", "s")
+    assert ran.status == 0, ran.err
+    small = Recogniser.load("s/model")
+    assert small.basis == "chunks" and small.history[-1]["course"]["teachers"] == 2
+    refused = run(*SHRINK, "--keep", "60", "--frame", "body", "--out", "t")
+    assert refused.status == 2 and "does not say which joints its body stands" in refused.err
+    assert not Path("t").exists()
+
+
+def test_a_body_is_seen_in_its_own_frame(run: Run, tmp_path: Path) -> None:
+    moving = arms()
+    layout = dataclasses.replace(moving.layout, body=(0, 1, 2, 3))
+    write_npz(tmp_path / "arms.npz", dataclasses.replace(moving, layout=layout))
+    assert run(*SHRINK, "--keep", "60", "--out", "s").status == 0
+    assert Recogniser.load("s/model").normalisation.body == (0, 1, 2, 3)
+    trained = run("train", SOURCE, *SMALL, "--epochs", "3", "--frame", "body", "--out", "t")
+    assert trained.status == 0, trained.err
+    assert Recogniser.load("t").normalisation.frame == "body"
 
 
 def test_a_search_shows_what_it_tried(run: Run) -> None:

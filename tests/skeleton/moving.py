@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,8 +33,10 @@ def arms(count: int = 48, seed: int = 0, noise: float = 0.3) -> Skeletons:
 
 def write_npz(path: Path, data: Skeletons) -> None:
     (fold,) = data.folds
+    body: dict[str, Any] = {} if data.layout.body is None else {"body": np.array(data.layout.body)}
     np.savez(
         path,
+        **body,
         frames=np.concatenate(data.sequences),
         lengths=[len(frames) for frames in data.sequences],
         labels=data.labels,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import permutations
 from typing import Any
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from trellis.errors import TrellisError
 from trellis.skeleton import Layout
 from trellis.skeleton.channels import KINDS, Channels
+from trellis.skeleton.cosines import cosines, in_cosines
 from trellis.skeleton.layouts import FPHA, LAYOUTS, SBU
 
 Floats = NDArray[np.float64]
@@ -122,12 +122,6 @@ def test_gradients_go_through() -> None:
     assert torch.autograd.gradcheck(Channels.of(FPHA, KINDS), x)
 
 
-@given(layout=layouts, kinds=choices)
-def test_saved_is_the_same(layout: Layout, kinds: tuple[str, ...]) -> None:
-    channels = Channels.of(layout, kinds)
-    assert Channels.from_dict(json.loads(json.dumps(channels.to_dict()))) == channels
-
-
 @pytest.mark.parametrize(
     ("kinds", "said"),
     [
@@ -148,21 +142,39 @@ def test_recordings_that_do_not_fit(shape: tuple[int, ...]) -> None:
         Channels.of(FPHA)(torch.zeros(shape))
 
 
-@pytest.mark.parametrize(
-    "given_",
-    [
-        {},
-        {"parents": [-1]},
-        {"parents": ["a"], "kinds": ["bones"]},
-        {"parents": [-1], "kinds": "bones"},
-        {"parents": [-1], "kinds": [3]},
-    ],
-)
-def test_what_does_not_say_which_channels(given_: dict[str, object]) -> None:
-    with pytest.raises(TrellisError, match="does not say which channels"):
-        Channels.from_dict(given_)
-
-
 def test_parents_that_are_not_there() -> None:
     with pytest.raises(TrellisError, match=r"\(5,\) are not among 1 joints"):
         Channels((5,))
+
+
+@given(
+    layout=layouts,
+    kinds=st.sampled_from([("coordinates",), ("bones",), ("bones", "coordinates")]),
+    chunks=st.integers(1, 9),
+)
+def test_waves_of_what_the_joints_do(layout: Layout, kinds: tuple[str, ...], chunks: int) -> None:
+    """Every channel is the sum over chunks, one after another, with a wave's weights."""
+    x = recordings(layout, chunks)
+    found = Channels.of(layout, kinds, "cosines")(x).reshape(2, len(layout.joints), -1, chunks, 3)
+    plain = Channels.of(layout, kinds)(x).reshape(found.shape)
+    for k in range(chunks):
+        total = np.zeros_like(found[..., 0, :])
+        for m in range(chunks):
+            wave = np.cos(np.pi * (2 * m + 1) * k / (2 * chunks))
+            total += plain[..., m, :] * wave * np.sqrt((1 if k == 0 else 2) / chunks)
+        np.testing.assert_allclose(found[..., k, :], total, atol=1e-12)
+
+
+@given(chunks=st.integers(1, 40))
+def test_waves_lose_nothing(chunks: int) -> None:
+    x = torch.from_numpy(recordings(FPHA, chunks))
+    waves = in_cosines(x).reshape(2, 21, chunks, 3)
+    back = np.einsum("km,njkc->njmc", cosines(chunks), waves.numpy())
+    np.testing.assert_allclose(back.reshape(x.shape), x.numpy(), atol=1e-12)
+
+
+def test_bases_that_are_none() -> None:
+    with pytest.raises(TrellisError, match="basis='sines' is unknown: it is chunks or cosines"):
+        Channels.of(FPHA, basis="sines")
+    with pytest.raises(TrellisError, match="velocity is from one chunk to the next"):
+        Channels.of(FPHA, ("coordinates", "velocity"), "cosines")

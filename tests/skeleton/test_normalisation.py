@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from trellis.errors import TrellisError
 from trellis.skeleton import Layout, Normalisation, chunked
+from trellis.skeleton.layouts import FPHA, NW_UCLA
 
 ARM = Layout("arm", ("shoulder", "elbow", "hand"), (-1, 0, 1), roots=(0, 1))
 Array = NDArray[np.float32]
@@ -90,3 +91,74 @@ def test_a_skeleton_in_one_point_has_no_scale() -> None:
 def test_what_is_no_normalisation(given_: dict[str, object]) -> None:
     with pytest.raises(TrellisError, match="is not a normalisation"):
         Normalisation.from_dict(given_)
+
+
+def turned(x: Array, seed: int) -> Array:
+    """Seen by a camera that stands elsewhere."""
+    turn, _ = np.linalg.qr(np.random.default_rng(seed).normal(size=(3, 3)))
+    turn *= np.linalg.det(turn)
+    return (x.reshape(*x.shape[:2], -1, 3) @ turn).reshape(x.shape).astype(np.float32)
+
+
+def people(seed: int, chunks: int = 5) -> Array:
+    """Bodies that stand, somehow: hips below, neck above, shoulders left and right."""
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(4, 20, chunks, 3))
+    x[:, 2, :, 1] += 8
+    x[:, 8, :, 0] += 9
+    x[:, 4, :, 0] -= 9
+    return x.reshape(4, 20, chunks * 3).astype(np.float32)
+
+
+@given(seed=st.integers(0, 99), by=places)
+def test_in_the_body_s_frame_it_does_not_matter_where_the_camera_stood(
+    seed: int, by: tuple[float, float, float]
+) -> None:
+    x = people(seed)
+    fitted = Normalisation.fit(x, NW_UCLA, "body")
+    seen = moved(turned(x, seed), by)
+    np.testing.assert_allclose(fitted(seen), fitted(x), atol=2e-4)
+    assert Normalisation.fit(seen, NW_UCLA, "body").scale == pytest.approx(fitted.scale, rel=1e-4)
+    assert np.abs(Normalisation.fit(x, NW_UCLA)(seen) - fitted(x)).max() > 0.01
+
+
+@given(seed=st.integers(0, 99))
+def test_a_body_stands_upright_and_faces_the_same_way(seed: int) -> None:
+    x = turned(people(seed), seed)
+    y = Normalisation.fit(x, NW_UCLA, "body")(x).reshape(4, 20, -1, 3).mean(2)
+    up, across = y[:, 2] - y[:, 0], y[:, 8] - y[:, 4]
+    np.testing.assert_allclose(up[:, [0, 2]], 0, atol=1e-4)
+    np.testing.assert_allclose(across[:, 2], 0, atol=1e-4)
+    assert (up[:, 1] > 0).all() and (across[:, 0] > 0).all()
+
+
+@given(seed=st.integers(0, 99))
+def test_turning_keeps_all_distances_at_all_times(seed: int) -> None:
+    x = people(seed)
+    fitted = Normalisation.fit(x, NW_UCLA, "body")
+
+    def distances(given_: Array) -> Array:
+        points = given_.reshape(4, 20, -1, 3)
+        apart: Array = np.linalg.norm(points[:, :, None] - points[:, None], axis=-1)
+        return apart
+
+    np.testing.assert_allclose(distances(fitted(x)) * fitted.scale, distances(x), atol=1e-3)
+
+
+@pytest.mark.parametrize("joint", [2, 8])
+def test_a_body_that_points_nowhere_is_not_turned(joint: int) -> None:
+    """Its top at its bottom, or its right at its left."""
+    x = people(0)
+    x[:, joint] = x[:, {2: 0, 8: 4}[joint]]
+    plain, body = Normalisation.fit(x, NW_UCLA), Normalisation.fit(x, NW_UCLA, "body")
+    np.testing.assert_array_equal(body(x), plain(x))
+
+
+def test_frames_that_are_none() -> None:
+    x = np.zeros((1, 21, 6), np.float32)
+    with pytest.raises(TrellisError, match="frame='sun' is unknown: it is camera or body"):
+        Normalisation.fit(x, FPHA, "sun")
+    with pytest.raises(TrellisError, match="'fpha' does not say which joints"):
+        Normalisation.fit(x, FPHA, "body")
+    with pytest.raises(TrellisError, match=r"body is \(1, 2\): give four joints"):
+        Normalisation((0,), 1.0, (1, 2))

@@ -44,9 +44,18 @@ def same(ours: Recogniser, theirs: Recogniser) -> bool:
     return mine.keys() == other.keys() and all(torch.equal(mine[n], other[n]) for n in mine)
 
 
-@pytest.mark.parametrize("kinds", [("coordinates",), ("coordinates", "velocity", "bones")])
-def test_it_keeps_what_was_asked_for_and_all_of_it_lives(kinds: tuple[str, ...]) -> None:
-    outcome = made(recogniser=fresh(kinds=kinds), sparsity=0.9)
+@pytest.mark.parametrize(
+    ("kinds", "basis"),
+    [
+        (("coordinates",), "chunks"),
+        (("coordinates",), "cosines"),
+        (("coordinates", "velocity", "bones"), "chunks"),
+    ],
+)
+def test_it_keeps_what_was_asked_for_and_all_of_it_lives(
+    kinds: tuple[str, ...], basis: str
+) -> None:
+    outcome = made(recogniser=fresh(kinds=kinds, basis=basis), sparsity=0.9)
     model = outcome.small.model
     sizes = model.sizes
     audit = trellis.audit(model, torch.zeros(1, sizes["nodes"], sizes["channels"]))
@@ -55,7 +64,7 @@ def test_it_keeps_what_was_asked_for_and_all_of_it_lives(kinds: tuple[str, ...])
     for recogniser in (outcome.dense, outcome.small):
         step = recogniser.history[-1]
         assert step["metrics"]["top1"] == evaluated(recogniser, DATA, FOLD.test).top1
-        assert recogniser.kinds == kinds
+        assert (recogniser.kinds, recogniser.basis) == (kinds, basis)
     assert outcome.small.history[-1]["kept"] == outcome.kept
     assert outcome.dense.history[-1]["metrics"]["train_top1"] > 0.5  # it did learn
 
@@ -63,7 +72,9 @@ def test_it_keeps_what_was_asked_for_and_all_of_it_lives(kinds: tuple[str, ...])
 @pytest.mark.parametrize(
     "changes",
     [
-        {"weight": 0.0},
+        {"teachers": 0},
+        {"weight": 0.3},
+        {"method": "chains"},
         {"augmentation": None},
         {"method": "synflow"},
         {"curve": "one-shot"},
@@ -105,6 +116,21 @@ def test_killed_in_any_phase_it_goes_on_and_ends_the_same(phase: str, tmp_path: 
     assert same(resumed.small, made(keep=60).small)
     with pytest.raises(TrellisError, match="another training"):
         made(keep=61, folder=tmp_path)
+    with pytest.raises(TrellisError, match="another training"):
+        made(keep=60, folder=tmp_path, recogniser=fresh(basis="cosines"))
+
+
+def test_labels_are_smoothed_for_a_network_that_learns_alone_and_not_for_one_that_teaches() -> None:
+    seen: list[tuple[str, float]] = []
+    for teachers in (0, 1):
+        made(
+            course(teachers=teachers),
+            keep=60,
+            watch=lambda phase, each: seen.append((phase, each.recipe.smoothing)),
+        )
+    assert sorted(set(seen)) == [
+        ("pruning", 0.1), ("training", 0.0), ("training", 0.1), ("tuning", 0.1),
+    ]  # fmt: skip
 
 
 def test_a_search_never_looks_at_test_recordings() -> None:
@@ -184,8 +210,8 @@ def test_refusals() -> None:
         made(at_least=90)
     with pytest.raises(TrellisError, match=r"8 connections may not be enough.*keep 9 or more"):
         made(keep=8)
-    with pytest.raises(TrellisError, match="teachers=0: give 1 or more"):
-        course(teachers=0)
+    with pytest.raises(TrellisError, match="teachers=-1 is not a whole number from 0 up"):
+        course(teachers=-1)
     with pytest.raises(TrellisError, match="'best' is unknown: viterbi, synflow"):
         course(method="best")
     with pytest.raises(TrellisError, match="course 'slow' is unknown"):

@@ -22,14 +22,14 @@ from trellis.cli.report import tell
 from trellis.cli.sources import DataSource, FoldName, Protocol, SkipBad, chosen_fold, described
 from trellis.cli.sources import left_out as left_out_lines
 from trellis.cli.tables import console, percent, print_json, show, table
-from trellis.cli.train import Chunks, Filters, Heads, Kinds
+from trellis.cli.train import Basis, Chunks, Filters, Frame, Heads, Kinds
 from trellis.errors import TrellisError
 from trellis.files import check_writable, replacing
 from trellis.lock import locked
 from trellis.report.model import model_report, models_in
 from trellis.saved.folder import is_saved
 from trellis.skeleton import Fold, Skeletons
-from trellis.skeleton.shrink import Course, Outcome, course_named
+from trellis.skeleton.shrink import Course, Outcome, course_named, frame_of
 from trellis.skeleton.shrink import shrink as shrunk
 from trellis.train import remove_checkpoint
 
@@ -59,8 +59,15 @@ Out = Annotated[
 CourseName = Annotated[
     Literal["default", "quick"],
     arg(
-        help="default: 8,000 epochs in all, with four teachers; seconds to minutes on a GPU, hours "
-        "on a CPU. quick: small batches and few epochs, for a first look on a CPU."
+        help="default: 8,000 epochs in all; seconds to minutes on a GPU, hours on a CPU. quick: "
+        "small batches and few epochs, for a first look on a CPU."
+    ),
+]
+TeacherCount = Annotated[
+    int,
+    arg(
+        metavar="N",
+        help="So many dense networks are trained, and the small one learns from their answers too.",
     ),
 ]
 Length = Annotated[
@@ -87,6 +94,9 @@ def shrink(
     filters: Filters = 128,
     chunks: Chunks = 32,
     channels: Kinds = ("coordinates",),
+    basis: Basis = "cosines",
+    frame: Frame | None = None,
+    teachers: TeacherCount = 0,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -94,7 +104,7 @@ def shrink(
     """Train a network on recordings, prune it while it trains, tune it, and save it.
 
     Every connection that is kept is on a path from an input to an output. Networks are trained on
-    variants of the recordings, and small ones learn from dense ones.
+    variants of the recordings, which they see as waves.
 
       trellis shrink --data hands45 --sparsity 0.999
       trellis shrink --data csv:recordings --at-least 0.9 --out small
@@ -102,7 +112,7 @@ def shrink(
     Killed? The same command goes on where it stopped, and ends with the same model. Then
     `trellis evaluate small/model wave.csv`, or open small/report.html.
     """
-    settings = _course(course, length)
+    settings = _course(course, length, teachers)
     place = chosen_device(device, precision)
     asked = _asked(sparsity, keep, at_least)
     folder = _folder(data, asked, seed, fold) if out is None else out
@@ -110,8 +120,9 @@ def shrink(
     found = skeleton.load(data, protocol=protocol, skip_bad=skip_bad, progress=True)
     chosen = chosen_fold(found, fold)
     fresh = skeleton.Recogniser.fresh(
-        found, chosen, chunks=chunks, kinds=channels, seed=seed, heads=heads, filters=filters
-    )
+        found, chosen, chunks=chunks, kinds=channels, basis=basis,
+        frame=frame or frame_of(found.layout), seed=seed, heads=heads, filters=filters,
+    )  # fmt: skip
     with _held(folder):
         _check(folder, overwrite=overwrite)  # somebody may have come first
         with phases_bar() as watch:
@@ -147,8 +158,8 @@ def _held(folder: Path) -> Iterator[None]:
                 folder.rmdir()
 
 
-def _course(name: str, length: float) -> Course:
-    course = course_named(name)
+def _course(name: str, length: float, teachers: int) -> Course:
+    course = course_named(name, teachers=teachers)
     if not (math.isfinite(length) and length > 0):
         raise TrellisError(f"--length {length!r}: give a number above 0, such as 0.5")
     epochs = {

@@ -53,6 +53,20 @@ Kinds = Annotated[
         "the joint it hangs on).",
     ),
 ]
+Basis = Annotated[
+    Literal["chunks", "cosines"],
+    arg(
+        help="Whether it sees each joint moment by moment, or as waves over the whole recording "
+        "(the cosine transform of its chunks): few weights say more of waves."
+    ),
+]
+Frame = Annotated[
+    Literal["camera", "body"],
+    arg(
+        help="Whose frame the recordings are seen in. body: turned so that a person stands upright "
+        "and faces the same way, for skeletons that say which joints tell."
+    ),
+]
 
 
 def train(
@@ -76,6 +90,8 @@ def train(
     bones: Bones = "free",
     chunks: Chunks = 32,
     channels: Kinds = ("coordinates",),
+    basis: Basis = "chunks",
+    frame: Frame = "camera",
     augment: Augment = False,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
@@ -103,7 +119,7 @@ def train(
     if bones != "free":
         options |= {"adjacency": data.layout.adjacency(), "edges": bones}
     fresh = skeleton.Recogniser.fresh(
-        data, chosen, chunks=chunks, kinds=channels, seed=seed, **options
+        data, chosen, chunks=chunks, kinds=channels, basis=basis, frame=frame, seed=seed, **options
     )
     checkpoint = out / CHECKPOINT
     with held_folder(out, overwrite=overwrite):

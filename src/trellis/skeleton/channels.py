@@ -1,4 +1,4 @@
-"""What a network sees of a recording: places, and if asked for, how they change and differ."""
+"""What a network sees of a recording: places, how they change and differ, or of which waves."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import TrellisError
+from .cosines import in_cosines
 from .layout import Layout
 
 KINDS = ("coordinates", "velocity", "bones")
 COORDINATES = KINDS[:1]
+BASES = ("chunks", "cosines")
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,9 @@ class Channels:
     first less the one before it, 3 channels fewer: nothing is made up for the first, so that no
     channel is always zero. ``"bones"`` is a joint less its parent; a joint without a parent is
     less the origin, the root's average place, so that the bones alone still say all there is.
+
+    In the basis ``"chunks"`` a channel is of one moment. In ``"cosines"`` it is of one wave over
+    all of them (`cosines`), slowest first; velocity, from moment to moment, has no place there.
 
     Takes numpy arrays and tensors, (…, joints, chunks * 3) -> (…, joints, count(chunks)).
 
@@ -41,6 +46,7 @@ class Channels:
 
     parents: tuple[int, ...]
     kinds: tuple[str, ...] = COORDINATES
+    basis: str = BASES[0]
 
     def __post_init__(self) -> None:
         for kind in self.kinds:
@@ -51,16 +57,25 @@ class Channels:
                 f"channels are {self.kinds!r}: give one kind or more of {', '.join(KINDS)}, each "
                 "once"
             )
+        if self.basis not in BASES:
+            raise TrellisError(f"basis={self.basis!r} is unknown: it is {' or '.join(BASES)}")
+        if self.basis == "cosines" and "velocity" in self.kinds:
+            raise TrellisError(
+                "velocity is from one chunk to the next: with basis='cosines' give coordinates, "
+                "bones, or both, or take basis='chunks'"
+            )
         count = len(self.parents)
         if not all(-1 <= parent < count for parent in self.parents):
             raise TrellisError(f"the parents {self.parents} are not among {count} joints")
 
     @classmethod
-    def of(cls, layout: Layout, kinds: Sequence[str] = COORDINATES) -> Channels:
+    def of(
+        cls, layout: Layout, kinds: Sequence[str] = COORDINATES, basis: str = BASES[0]
+    ) -> Channels:
         """Channels of these ``kinds``, in this order, for the bones of a layout."""
         if isinstance(kinds, str):
             raise TrellisError(f"channels are {kinds!r}: give a list of kinds, ({kinds!r},)")
-        return cls(tuple(layout.parents), tuple(kinds))
+        return cls(tuple(layout.parents), tuple(kinds), basis)
 
     def count(self, chunks: int) -> int:
         """How many channels a joint has."""
@@ -80,6 +95,8 @@ class Channels:
         if not isinstance(x, Tensor):
             found: NDArray[Any] = self(torch.tensor(np.ascontiguousarray(x))).numpy()
             return found
+        if self.basis == "cosines":
+            x = in_cosines(x)
         if self.kinds == COORDINATES:
             return x
         return torch.cat([self._channels(kind, x) for kind in self.kinds], dim=-1)
@@ -95,17 +112,3 @@ class Channels:
         ends = zip(joints, self.parents, strict=True)
         bones = [joint - joints[p] if p >= 0 else joint for joint, p in ends]
         return torch.cat(bones, dim=-2)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"parents": list(self.parents), "kinds": list(self.kinds)}
-
-    @classmethod
-    def from_dict(cls, given: dict[str, Any]) -> Channels:
-        try:
-            parents = tuple(int(parent) for parent in given["parents"])
-            kinds = given["kinds"]
-            if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
-                raise TypeError(f"kinds are {kinds!r}")
-            return cls(parents, tuple(kinds))
-        except (KeyError, TypeError, ValueError) as error:
-            raise TrellisError(f"{given!r} does not say which channels: {error}") from None

@@ -16,6 +16,8 @@ from .selection import ALL, BEST, NAMES, Parts, Semiring, by_layer, consistent
 # What ranks connections; None: their magnitude. All are closed, so that all that is kept is live.
 PATHS: dict[str, Semiring | None] = {"viterbi": BEST, "synflow": ALL, "magnitude": None}
 BY_LAYER = "magnitude by layer"  # as the paper prunes, and nothing is promised
+CHAINS = "chains"  # as the paper prunes, with its promise: seconds for each network
+METHODS = (*PATHS, BY_LAYER, CHAINS)
 
 
 class Together:
@@ -60,11 +62,11 @@ class Together:
 
 def chooser(model: GCN, method: str = "viterbi") -> Chooses:
     """The fastest way to prune a stack of networks like ``model``."""
-    if method not in (*PATHS, BY_LAYER):
-        raise TrellisError(f"method={method!r} is unknown: {', '.join((*PATHS, BY_LAYER))}")
+    if method not in METHODS:
+        raise TrellisError(f"method={method!r} is unknown: {', '.join(METHODS)}")
     block = model.blocks[0]
     names = {name for name, _ in model.named_parameters()}
-    if len(model.blocks) == 1 and block.edges is None and set(NAMES) <= names:
+    if method != CHAINS and len(model.blocks) == 1 and block.edges is None and set(NAMES) <= names:
         return Together(model, method)
     sizes = model.sizes
     example = torch.zeros(1, sizes["nodes"], sizes["channels"])

@@ -55,6 +55,7 @@ def fit(
         "begun with": weights_hash(model),
         "normalisation": recogniser.normalisation.to_dict(),
         "channels": list(recogniser.kinds),
+        "basis": recogniser.basis,
         "augmentation": None if augmentation is None else augmentation.to_dict(),
     }
     masks = _masks(model)

@@ -139,14 +139,17 @@ class Block(nn.Module):
         self.combine = combine
         # Random, so that every connection has its chance (an identity to start from would take
         # the whole budget of magnitude pruning), and small, so that training decides what is large.
-        attention = torch.randn(heads, nodes, nodes) / nodes
+        attention = torch.empty(heads, nodes, nodes)
+        kernels = 1 if shared else heads
+        convolution = torch.empty(kernels, channels, filters)
+        if not attention.is_meta:  # where weights come from a file, to draw some takes a second
+            attention = torch.randn(attention.shape) / nodes
         if graph is not None:
             attention = graph * (1 + 0.1 * torch.randn(heads, nodes, nodes))
         self.attention: Tensor = nn.Parameter(attention)
-        kernels = 1 if shared else heads
-        self.convolution = nn.Parameter(
-            torch.randn(kernels, channels, filters) * math.sqrt(2 / channels)
-        )
+        if not convolution.is_meta:
+            convolution = torch.randn(convolution.shape) * math.sqrt(2 / channels)
+        self.convolution = nn.Parameter(convolution)
         width = heads * filters if combine == "concat" else filters
         self.bias = nn.Parameter(torch.zeros(width)) if bias else None
         limit = graph is not None and edges == "limit"

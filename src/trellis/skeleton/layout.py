@@ -17,7 +17,8 @@ class Layout:
     ``parents[j]`` is the joint that a bone ties joint ``j`` to, −1 where none does. ``roots`` are
     the joints whose mean position is where the skeleton is (the wrist of a hand, the torsos of two
     people). ``mirror[j]`` is the joint that ``j`` becomes in a mirror; a layout of one hand has
-    none, because its mirror image is the other hand.
+    none, because its mirror image is the other hand. ``body`` is four joints, bottom, top, left and
+    right (hips and neck, two shoulders): the way that a person stands and faces.
 
     >>> arm = Layout("arm", ("shoulder", "elbow", "hand"), parents=(-1, 0, 1))
     >>> arm.bones
@@ -29,6 +30,7 @@ class Layout:
     parents: tuple[int, ...]
     roots: tuple[int, ...] = (0,)
     mirror: tuple[int, ...] | None = None
+    body: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         count = len(self.joints)
@@ -50,6 +52,14 @@ class Layout:
             )
         if self.mirror is not None and sorted(self.mirror) != list(range(count)):
             raise TrellisError(f"layout {self.name!r}: mirror does not name every joint once")
+        if self.body is not None and not (
+            len(self.body) == len(set(self.body)) == 4
+            and all(0 <= joint < count for joint in self.body)
+        ):
+            raise TrellisError(
+                f"layout {self.name!r}: body is {self.body}; give four joints, bottom, top, left "
+                f"and right, from 0 to {count - 1}"
+            )
 
     @property
     def bones(self) -> tuple[tuple[int, int], ...]:

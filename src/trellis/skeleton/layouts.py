@@ -58,6 +58,7 @@ NW_UCLA = Layout(
     ),
     parents=(-1, 0, 1, 2, 2, 4, 5, 6, 2, 8, 9, 10, 0, 12, 13, 14, 0, 16, 17, 18),
     mirror=(0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15),
+    body=(0, 2, 4, 8),
 )  # fmt: skip
 """One person, the twenty joints of the first Kinect."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,20 @@ from numpy.typing import NDArray
 from ..errors import TrellisError
 from .layout import Layout
 
+FRAMES = ("camera", "body")
+_NOWHERE = 1e-6  # of a body's height: an axis that short points nowhere
+
 
 @dataclass(frozen=True)
 class Normalisation:
     """Coordinates relative to where the skeleton is on average, in units of ``scale``.
 
     The mean over time of the mean position of the ``roots`` becomes the origin, so that it does
-    not matter where the recording took place, while its motion stays. ``scale`` is one number,
-    learnt from the training split: the standard deviation of the centred coordinates.
+    not matter where the recording took place, while its motion stays. With ``body``, four joints
+    (bottom, top, left, right), the recording is also turned as a whole, so that its average body
+    stands upright and faces the same way: y is from bottom to top, x from left to right. Then it
+    does not matter where the camera stood. ``scale`` is one number, learnt from the training
+    split: the standard deviation of the centred coordinates.
 
     >>> x = np.zeros((1, 2, 6), np.float32)     # one recording, two joints, two chunks
     >>> x[0, :, ::3] = [[10, 12], [14, 16]]     # x of both joints, over time
@@ -29,6 +35,7 @@ class Normalisation:
 
     roots: tuple[int, ...]
     scale: float
+    body: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.scale) and self.scale > 0):
@@ -36,26 +43,74 @@ class Normalisation:
                 f"the scale of the coordinates is {self.scale!r}; it must be a finite number above "
                 "0 (are all joints of all recordings in one place?)"
             )
+        if self.body is not None and len(self.body) != 4:
+            raise TrellisError(f"body is {self.body!r}: give four joints, bottom, top, left, right")
 
     @classmethod
-    def fit(cls, x: NDArray[np.float32], layout: Layout) -> Normalisation:
+    def fit(cls, x: NDArray[np.float32], layout: Layout, frame: str = FRAMES[0]) -> Normalisation:
         """Learn the scale from chunked training recordings, (recordings, joints, chunks * 3)."""
-        spread = float(_centred(x, layout.roots).std(dtype=np.float64))
-        return cls(tuple(layout.roots), spread)
+        if frame not in FRAMES:
+            raise TrellisError(f"frame={frame!r} is unknown: it is {' or '.join(FRAMES)}")
+        if frame == "body" and layout.body is None:
+            raise TrellisError(
+                f"the layout {layout.name!r} does not say which joints its body stands and faces "
+                "by: take the camera's frame, or give its layout.json a 'body' of four joints, "
+                "bottom, top, left and right"
+            )
+        plain = cls(tuple(layout.roots), 1.0, layout.body if frame == "body" else None)
+        return replace(plain, scale=float(plain(x).std(dtype=np.float64)))
+
+    @property
+    def frame(self) -> str:
+        """Whose frame coordinates are in: the camera's or the body's."""
+        return "camera" if self.body is None else "body"
 
     def __call__(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
         """(recordings, joints, chunks * 3), the same shape out."""
-        return (_centred(x, self.roots) / np.float32(self.scale)).astype(np.float32)
+        found = _centred(x, self.roots)
+        if self.body is not None:
+            points = found.reshape(*x.shape[:2], -1, 3)
+            turns = body_axes(points.mean(axis=2, dtype=np.float64)[:, list(self.body)])
+            found = np.einsum("njmc,nac->njma", points, turns.astype(np.float32)).reshape(x.shape)
+        return (found / np.float32(self.scale)).astype(np.float32)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"roots": list(self.roots), "scale": self.scale}
+        body = None if self.body is None else list(self.body)
+        return {"roots": list(self.roots), "scale": self.scale, "body": body}
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Normalisation:
         try:
-            return cls(tuple(int(root) for root in given["roots"]), float(given["scale"]))
-        except (KeyError, TypeError, ValueError) as error:
+            roots, body = given["roots"], given.get("body")
+            return cls(
+                tuple(int(joint) for joint in roots),
+                float(given["scale"]),
+                None if body is None else tuple(int(joint) for joint in body),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise TrellisError(f"{given!r} is not a normalisation: {error}") from None
+
+
+def body_axes(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(recordings, 4, 3), bottom, top, left and right -> (recordings, 3, 3): a turn for each, whose
+    rows are its body's x, y and z. The turn is none where the four say nothing of one of them.
+
+    >>> bottom, top, left, right = [0, 0, 0], [0, 0, 2], [0, 1, 1], [0, -1, 1]
+    >>> body_axes(np.array([[bottom, top, left, right]], float))[0] + 0.0
+    array([[ 0., -1.,  0.],
+           [ 0.,  0.,  1.],
+           [-1.,  0.,  0.]])
+    """
+    up, across = points[:, 1] - points[:, 0], points[:, 3] - points[:, 2]
+    height = np.linalg.norm(up, axis=1, keepdims=True)
+    y = up / np.maximum(height, np.finfo(np.float64).tiny)
+    level = across - (across * y).sum(1, keepdims=True) * y
+    width = np.linalg.norm(level, axis=1, keepdims=True)
+    x = level / np.maximum(width, np.finfo(np.float64).tiny)
+    turns = np.stack([x, y, np.cross(x, y)], axis=1)
+    lost = (width <= _NOWHERE * height)[:, 0] | (height[:, 0] == 0)
+    turns[lost] = np.eye(3)
+    return turns
 
 
 def _centred(x: NDArray[np.float32], roots: tuple[int, ...]) -> NDArray[np.float32]:

@@ -18,7 +18,7 @@ from ..errors import TrellisError
 from ..saved import save
 from ..saved.folder import read_folder
 from ..saved.model import rebuilt
-from .channels import COORDINATES, Channels
+from .channels import BASES, COORDINATES, Channels
 from .chunks import CHUNKS, chunked
 from .gcn import GCN
 from .layout import Layout
@@ -33,7 +33,8 @@ _BATCH = 600
 class Recogniser:
     """A GCN with the chunking and normalisation of its inputs, its classes and its joints.
 
-    ``kinds`` are the channels that it sees of each joint (`Channels`): places, velocity, bones.
+    ``kinds`` are the channels that it sees of each joint (`Channels`): places, velocity, bones;
+    ``basis`` is whether those are of moments (``"chunks"``) or of waves over all (``"cosines"``).
 
     A recording made tomorrow is treated as those it was trained on, because all of that is saved
     with the weights. ``history`` is what was done to the network, oldest first: dictionaries with
@@ -55,6 +56,7 @@ class Recogniser:
     layout: Layout
     history: tuple[dict[str, Any], ...] = ()
     kinds: tuple[str, ...] = COORDINATES
+    basis: str = BASES[0]
 
     def __post_init__(self) -> None:
         sizes = self.model.sizes
@@ -68,20 +70,24 @@ class Recogniser:
         for name, (size, words) in fits.items():
             if sizes[name] != size:
                 raise TrellisError(f"the network has {name}={sizes[name]} and there are {words}")
-        if not all(0 <= root < joints for root in self.normalisation.roots):
-            raise TrellisError(
-                f"the normalisation's roots are {self.normalisation.roots}, of {joints} joints"
-            )
+        for name, chosen in (
+            ("roots", self.normalisation.roots),
+            ("body", self.normalisation.body or ()),
+        ):
+            if not all(0 <= joint < joints for joint in chosen):
+                raise TrellisError(f"the normalisation's {name} are {chosen}, of {joints} joints")
 
     @property
     def channels(self) -> Channels:
         """What is made of the places of joints before the network sees them."""
-        return Channels.of(self.layout, self.kinds)
+        return Channels.of(self.layout, self.kinds, self.basis)
 
     def network(self) -> nn.Module:
-        """The network as a function of places, (recordings, joints, chunks * 3), in which its
-        channels are made: what is shipped to where recordings are only chunked and normalised."""
-        return self.model if self.kinds == COORDINATES else _Seeing(self.channels, self.model)
+        """The network as a function of what `prepared` gives, (recordings, joints, chunks * 3), in
+        which other kinds of channels are made: what is shipped."""
+        if self.kinds == COORDINATES:
+            return self.model
+        return _Seeing(Channels.of(self.layout, self.kinds), self.model)
 
     @classmethod
     def fresh(
@@ -91,20 +97,25 @@ class Recogniser:
         *,
         chunks: int = CHUNKS,
         kinds: Sequence[str] = COORDINATES,
+        basis: str = BASES[0],
+        frame: str = "camera",
         seed: int = 0,
         **options: Any,
     ) -> Recogniser:
         """Untrained, for the classes and joints of ``data``, normalised by a fold's training
-        recordings. ``options`` are those of `GCN`: ``heads``, ``filters``, ``blocks``, …
+        recordings, seen in the ``frame`` of the ``"camera"`` or turned into that of the ``"body"``.
+        ``options`` are those of `GCN`: ``heads``, ``filters``, ``blocks``, …
         """
         inputs = chunked([data.sequences[i] for i in fold.train], chunks)
-        normalisation = Normalisation.fit(inputs, data.layout)
+        normalisation = Normalisation.fit(inputs, data.layout, frame)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            channels = Channels.of(data.layout, kinds).count(chunks)
+            channels = Channels.of(data.layout, kinds, basis).count(chunks)
             model = GCN(len(data.layout.joints), channels, len(data.classes), **options)
         classes = tuple(data.classes)
-        return cls(model, chunks, normalisation, classes, data.layout, kinds=tuple(kinds))
+        return cls(
+            model, chunks, normalisation, classes, data.layout, kinds=tuple(kinds), basis=basis
+        )
 
     def inputs(self, sequences: Sequence[Frames]) -> NDArray[np.float32]:
         """Recordings, (frames, joints, 3) each -> (recordings, joints, channels), as the network
@@ -125,6 +136,14 @@ class Recogniser:
             if not np.isfinite(frames).all():
                 raise TrellisError(f"recording {i} holds a coordinate that is not finite")
         return self.normalisation(chunked(sequences, self.chunks))
+
+    def prepared(self, sequences: Sequence[Frames]) -> NDArray[np.float32]:
+        """Recordings, (frames, joints, 3) each -> (recordings, joints, chunks * 3): places in the
+        recogniser's basis, which is all that is done to a recording outside its `network`."""
+        found: NDArray[np.float32] = Channels.of(self.layout, basis=self.basis)(
+            self.places(sequences)
+        )
+        return found
 
     def probabilities(self, sequences: Sequence[Frames]) -> NDArray[np.float32]:
         """How sure the network is of each class: (recordings, classes), rows summing to 1."""
@@ -180,6 +199,7 @@ class Recogniser:
             "layout": layout,
             "history": list(self.history),
             "channels": list(self.kinds),
+            "basis": self.basis,
         }
         save(self.model, folder, notes={NOTES: notes})
 
@@ -206,6 +226,7 @@ class Recogniser:
                 _layout(notes["layout"]),
                 tuple(dict(step) for step in notes["history"]),
                 _words(notes.get("channels", list(COORDINATES))),
+                str(notes.get("basis", BASES[0])),
             )
         except (TrellisError, AttributeError, KeyError, TypeError, ValueError) as error:
             reason = f"there is no {error}" if isinstance(error, KeyError) else str(error)
@@ -227,13 +248,14 @@ class _Seeing(nn.Module):
 
 
 def _layout(given: Mapping[str, Any]) -> Layout:
-    mirror = given.get("mirror")
+    mirror, body = given.get("mirror"), given.get("body")
     return Layout(
         str(given["name"]),
         _words(given["joints"]),
         tuple(_whole(parent) for parent in given["parents"]),
         tuple(_whole(root) for root in given["roots"]),
         None if mirror is None else tuple(_whole(joint) for joint in mirror),
+        None if body is None else tuple(_whole(joint) for joint in body),
     )
 
 

@@ -125,9 +125,18 @@ def test_joints_and_bones(tmp_path: Path) -> None:
     data = load(saved(tmp_path, joints=joints, parents=[-1, 0, 1, 0, 0], roots=[0, 1]))
     assert data.layout.joints == tuple(joints)
     assert data.layout.bones == ((0, 1), (1, 2), (0, 3), (0, 4)) and data.layout.roots == (0, 1)
+    assert data.layout.mirror is data.layout.body is None
+
     for none in ("", -1):  # beside names, numpy makes a string of -1
         by_name = load(saved(tmp_path, joints=joints, parents=[none, "hip", "knee", "hip", "hip"]))
         assert by_name.layout.bones == data.layout.bones
+
+
+def test_sides_and_bodies(tmp_path: Path) -> None:
+    joints = ["hips", "neck", "left", "right", "head"]
+    body = ["hips", "neck", "left", "right"]
+    data = load(saved(tmp_path, joints=joints, parents=[-1] * 5, mirror=[0, 1, 3, 2, 4], body=body))
+    assert data.layout.mirror == (0, 1, 3, 2, 4) and data.layout.body == (0, 1, 2, 3)
     frames = motion(sum(LENGTHS), 21)
     known = load(saved(tmp_path, frames=frames, joints=MEDIAPIPE_HAND.joints))
     assert known.layout == MEDIAPIPE_HAND
@@ -162,6 +171,8 @@ def test_joints_and_bones(tmp_path: Path) -> None:
         ({"parents": [-1, 9, 0, 0, 0]}, "the parent of joint 1 is 9"),
         ({"roots": ["nose"]}, "'nose' is no joint"),
         ({"roots": [""]}, "roots are (-1,)"),
+        ({"body": [0, 1, 2]}, "give four joints, bottom, top, left and right"),
+        ({"body": [0, 1, 2, 2]}, "body is (0, 1, 2, 2)"),
         ({"frames": np.array([None])}, "cannot be read as an .npz file (Object arrays"),
         ({"labels": [], "lengths": [], "frames": np.zeros((0, 5, 3)), "test": None}, ""),
     ],

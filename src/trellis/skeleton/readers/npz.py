@@ -11,6 +11,8 @@
 ``joints``   optional: their names
 ``parents``  optional, (joints,): names, "" for none, or numbers, -1 for none
 ``roots``    optional: names or numbers
+``mirror``   optional: names or numbers
+``body``     optional: names or numbers
 ===========  ====================================================================================
 """
 
@@ -35,7 +37,8 @@ from .reading import Entry, Reading
 from .text import LARGEST, at, brief, read_bytes
 
 PROTOCOLS = ("split",)
-ARRAYS = ("frames", "lengths", "labels", "classes", "test", "joints", "parents", "roots")
+OF_LAYOUT = ("parents", "roots", "mirror", "body")
+ARRAYS = ("frames", "lengths", "labels", "classes", "test", "joints", *OF_LAYOUT)
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -131,7 +134,7 @@ def recordings(path: Path, arrays: Arrays) -> list[NDArray[Any]]:
 
 
 def _layout(path: Path, arrays: Arrays, count: int) -> Layout:
-    given = {key: _items(path, key, arrays[key]) for key in ("parents", "roots") if key in arrays}
+    given = {key: _items(path, key, arrays[key]) for key in OF_LAYOUT if key in arrays}
     joints = joint_names(path, arrays, count) or [f"joint {number}" for number in range(count)]
     try:
         return own_layout(joints, **given)

@@ -12,7 +12,7 @@ from ..layouts import LAYOUTS
 from .json_frames import read_json
 from .text import at, brief
 
-KEYS = ("joints", "parents", "roots", "mirror")
+KEYS = ("joints", "parents", "roots", "mirror", "body")
 NONE = (None, "", "-1")  # a list of -1 and names is, to numpy, a list of strings
 
 
@@ -21,8 +21,9 @@ def own_layout(
     parents: Sequence[Any] | None = None,
     roots: Sequence[Any] = (0,),
     mirror: Sequence[Any] | None = None,
+    body: Sequence[Any] | None = None,
 ) -> Layout:
-    """Joints by name; parents, roots and mirror by name or number; no parent is None, "" or −1.
+    """Joints by name; all else by name or number; no parent is None, "" or −1.
 
     Without parents there are no bones, unless the names are those of a known layout.
 
@@ -57,6 +58,7 @@ def own_layout(
         tuple(map(number, parents)),
         tuple(map(number, roots)),
         None if mirror is None else tuple(map(number, mirror)),
+        None if body is None else tuple(map(number, body)),
     )
 
 
@@ -72,7 +74,8 @@ def check_names(joints: Sequence[str]) -> None:
 def read_layout(path: Path) -> Layout:
     """A file such as ``{"joints": ["shoulder", "hand"], "parents": [null, "shoulder"]}``.
 
-    ``roots`` and ``mirror`` may follow; or ``{"layout": "mediapipe-hand"}`` names a known one.
+    ``roots``, ``mirror`` and ``body`` may follow; or ``{"layout": "mediapipe-hand"}`` names a known
+    one.
     """
     given = read_json(path)
     if isinstance(given, dict) and set(given) == {"layout"}:
@@ -85,8 +88,8 @@ def read_layout(path: Path) -> Layout:
         return known
     if not isinstance(given, dict) or "joints" not in given or not set(given) <= set(KEYS):
         raise TrellisError(
-            f"{at(path)}: an object with 'joints', and perhaps 'parents', 'roots' and 'mirror', "
-            f"is expected, or one with 'layout' alone"
+            f"{at(path)}: an object with 'joints', and perhaps 'parents', 'roots', 'mirror' and "
+            f"'body', is expected, or one with 'layout' alone"
         )
     for key, value in given.items():
         if not isinstance(value, list) or not all(

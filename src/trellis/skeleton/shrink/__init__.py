@@ -1,8 +1,18 @@
 """Making a recogniser small: train, prune gradually, tune; or search how small it may be."""
 
-from .course import COURSES, Course, course_named
+from .course import COURSES, Course, course_named, frame_of
 from .maker import Maker, Small
 from .run import Outcome, shrink
 from .search import Point
 
-__all__ = ["COURSES", "Course", "Maker", "Outcome", "Point", "Small", "course_named", "shrink"]
+__all__ = [
+    "COURSES",
+    "Course",
+    "Maker",
+    "Outcome",
+    "Point",
+    "Small",
+    "course_named",
+    "frame_of",
+    "shrink",
+]

@@ -9,25 +9,28 @@ from typing import Any
 from ...errors import TrellisError
 from ...train import Recipe
 from ..augmentation import Augmentation
-from ..choosing import BY_LAYER, PATHS
+from ..choosing import METHODS
+from ..layout import Layout
 
 
 @dataclass(frozen=True)
 class Course:
     """Train, prune gradually, tune: three phases of one ``recipe``.
 
-    First ``teachers`` dense networks are trained, alike but for their seeds. The first of them is
-    then pruned while it trains on: along ``curve`` (`trellis.Schedule`), by ``method``, what a
-    connection is worth being its magnitude times its gradient to the power ``sensitivity``
-    (`trellis.train.shrinking.Shrinking`). In this phase and when it is tuned, it learns from the
-    average of the teachers' answers as well as from labels: ``weight`` is their share of the loss,
-    ``temperature`` how much those are flattened. With a weight of 0 they teach nothing, and only
-    one is trained.
+    A dense network is trained, then pruned while it trains on: along ``curve``
+    (`trellis.Schedule`), by ``method``, what a connection is worth being its magnitude times its
+    gradient to the power ``sensitivity`` (`trellis.train.shrinking.Shrinking`), and then tuned.
+
+    With ``teachers``, so many dense networks are trained, alike but for their seeds, and the first
+    of them is pruned. While it is, and when it is tuned, it learns from the average of their
+    answers as well as from labels: ``weight`` is their share of the loss, ``temperature`` how much
+    those are flattened. Labels are not smoothed for networks that will teach: it would take from
+    their answers what classes have in common.
     """
 
     recipe: Recipe
     augmentation: Augmentation | None = field(default_factory=Augmentation)
-    teachers: int = 4
+    teachers: int = 0
     weight: float = 0.7
     temperature: float = 2.0
     method: str = "viterbi"
@@ -35,20 +38,18 @@ class Course:
     curve: str = "geometric"
 
     def __post_init__(self) -> None:
-        if isinstance(self.teachers, bool) or not isinstance(self.teachers, int):
-            raise TrellisError(f"teachers={self.teachers!r} is not a whole number")
-        if self.teachers < 1:
-            raise TrellisError(f"teachers={self.teachers!r}: give 1 or more, or weight=0 for none")
-        if self.method not in (*PATHS, BY_LAYER):
-            known = ", ".join((*PATHS, BY_LAYER))
-            raise TrellisError(f"method={self.method!r} is unknown: {known}")
+        whole = isinstance(self.teachers, int) and not isinstance(self.teachers, bool)
+        if not whole or self.teachers < 0:
+            raise TrellisError(f"teachers={self.teachers!r} is not a whole number from 0 up")
+        if self.method not in METHODS:
+            raise TrellisError(f"method={self.method!r} is unknown: {', '.join(METHODS)}")
         if not 0 <= self.sensitivity <= 1:
             raise TrellisError(f"sensitivity={self.sensitivity!r} is not from 0 to 1")
 
     @property
     def dense_networks(self) -> int:
         """How many dense networks are trained."""
-        return self.teachers if self.weight > 0 else 1
+        return max(self.teachers, 1)
 
     def to_dict(self) -> dict[str, Any]:
         """For a file: what JSON can hold."""
@@ -68,15 +69,26 @@ _LONG: dict[str, Any] = {
 _SHORT: dict[str, Any] = {"epochs": 40, "prune_epochs": 40, "prune_every": 2, "tune_epochs": 40}
 COURSES = {
     "default": Course(Recipe("shrink", **_LONG, **_RATES, **_COMMON)),
-    "quick": Course(Recipe("shrink quick", **_SHORT, batch=100, **_RATES, **_COMMON), teachers=1),
+    "quick": Course(Recipe("shrink quick", **_SHORT, batch=100, **_RATES, **_COMMON)),
 }
+
+
+def frame_of(layout: Layout) -> str:
+    """The frame that recordings are best seen in: the body's where the layout says which joints
+    tell. Of hands none does: which way they point may be what tells actions apart.
+
+    >>> from ..layouts import FPHA, NW_UCLA
+    >>> frame_of(FPHA), frame_of(NW_UCLA)
+    ('camera', 'body')
+    """
+    return "camera" if layout.body is None else "body"
 
 
 def course_named(name: str, **changes: Any) -> Course:
     """The course called ``name``, with some settings changed.
 
-    >>> course_named("quick", weight=0).dense_networks
-    1
+    >>> course_named("quick", teachers=4).dense_networks
+    4
     """
     if name not in COURSES:
         raise TrellisError(f"course {name!r} is unknown: it is one of {', '.join(COURSES)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...errors import TrellisError
-from ...train import Forward, Teachers, Training, Weights, forward_of, run, stack
+from ...train import Forward, Recipe, Teachers, Training, Weights, forward_of, run, stack
 from ...train.schedule import Schedule
 from ...train.shrinking import Chooses, Shrinking
 from ..choosing import chooser
@@ -56,7 +57,12 @@ class Maker:
         self.recogniser, self.course = recogniser, course
         self.device, self.precision = torch.device(device), precision
         self.x, self.y = x.to(self.device), y.to(self.device)
-        self.folder, self.about, self.watch = folder, dict(about or {}), watch
+        self.folder, self.watch = folder, watch
+        self.about = dict(about or {}) | {
+            "channels": list(recogniser.kinds),
+            "basis": recogniser.basis,
+            "normalisation": recogniser.normalisation.to_dict(),
+        }
         self.connections = sum(self.choose.sizes.values())
 
     @cached_property
@@ -72,7 +78,10 @@ class Maker:
         """Dense networks, from the weights that their seeds start from."""
         weights = stack([self._fresh(seed) for seed in seeds])
         weights = {name: weight.to(self.device) for name, weight in weights.items()}
-        return self._trained(phase, weights, list(seeds)).weights
+        recipe = self.course.recipe
+        if self.course.teachers:
+            recipe = replace(recipe, smoothing=0.0)
+        return self._trained(phase, weights, list(seeds), recipe=recipe).weights
 
     def teacher_seeds(self, seed: int) -> list[int]:
         """The seeds of the dense networks for one small one: its own comes first."""
@@ -81,7 +90,7 @@ class Maker:
     def teachers(self, weights: Weights) -> Teachers | None:
         """Trained networks as teachers, if the course has any."""
         course = self.course
-        if course.weight == 0:
+        if course.teachers == 0:
             return None
         return Teachers(self.forward, weights, course.weight, course.temperature)
 
@@ -117,9 +126,12 @@ class Maker:
         )  # fmt: skip
         return Small(tuned.weights, masks)
 
-    def _trained(self, phase: str, weights: Weights, seeds: list[int], **options: Any) -> Training:
+    def _trained(
+        self, phase: str, weights: Weights, seeds: list[int], recipe: Recipe | None = None,
+        **options: Any,
+    ) -> Training:  # fmt: skip
         training = Training(
-            self.forward, weights, self.x, self.y, self.course.recipe, seeds=seeds,
+            self.forward, weights, self.x, self.y, recipe or self.course.recipe, seeds=seeds,
             precision=self.precision,
             feed=feed_of(self.recogniser, self.course.augmentation, seeds, self.device),
             **options,

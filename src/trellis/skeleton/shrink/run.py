@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,6 +166,4 @@ def _recogniser(
     unstack({name: weight.cpu() for name, weight in weights.items()}, [own])
     if masks is not None:
         Masks({name: mask[0].cpu() for name, mask in masks.items()}).apply(own)
-    return Recogniser(
-        own, like.chunks, like.normalisation, like.classes, like.layout, like.history, like.kinds
-    )
+    return dataclasses.replace(like, model=own)

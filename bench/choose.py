@@ -1,0 +1,179 @@
+"""Settings of ``trellis shrink``, compared on recordings held out of training splits.
+
+``python bench/choose.py hands45 nw-ucla:PATH mtm1:PATH sbu:PATH --device cuda --out
+FOLDER`` makes networks in each of ``--variants``, and prints their top-1 accuracy on what was held
+out, for each part and on average. Test splits are never looked at. What is held out of a training
+split: of ``hands45`` a random quarter, twice; of NW-UCLA half of the people, both ways, and one of
+its two cameras; of SBU one of the other folds; of MTM-1 a third of its videos, twice.
+
+The courses are a third as long as the default unless ``--length`` says otherwise: what is ahead in
+them is taken to be ahead in longer ones. Finished variants are kept in FOLDER/choose.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from trellis import skeleton
+from trellis.select.budget import budget
+from trellis.skeleton.shrink import COURSES, Course, Maker, frame_of
+from trellis.train import accuracies
+
+COURSE = COURSES["default"]
+WEAK = skeleton.Augmentation(rotation=(15, 15, 15), scale=0.1, warp=0.4, crop=0.85)
+
+
+class Variant(NamedTuple):
+    course: Course = COURSE
+    basis: str = "cosines"
+    frame: str | None = None  # the body's, where there is one
+    kinds: tuple[str, ...] = ("coordinates",)
+
+
+VARIANTS = {
+    "default": Variant(),
+    "moments": Variant(basis="chunks"),
+    "bones": Variant(kinds=("bones",)),
+    "camera's frame": Variant(frame="camera"),
+    "weaker variants": Variant(replace(COURSE, augmentation=WEAK)),
+    "rotation 15": Variant(
+        replace(COURSE, augmentation=skeleton.Augmentation(rotation=(15, 15, 15)))
+    ),
+    "SynFlow": Variant(replace(COURSE, method="synflow")),
+    "magnitude alone": Variant(replace(COURSE, sensitivity=0.0)),
+    "cubic": Variant(replace(COURSE, curve="cubic")),
+    "taught": Variant(replace(COURSE, teachers=4)),
+    "taught, 0.4": Variant(replace(COURSE, teachers=4, weight=0.4)),
+}
+
+
+def held_out(data: skeleton.Skeletons) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Parts of a set's training split: a name, what is trained on, what is judged by."""
+    kind, train = data.source.partition(":")[0], data.folds[0].train
+    if kind == "sbu":
+        others = [fold.test for fold in data.folds[1:]]
+        yield "sbu, a fold", np.concatenate(others[1:]), others[0]
+        return
+    if kind == "nw-ucla":
+        people, camera = (tags(data, train, tag) for tag in (r"_s(\d+)", r"_v(\d+)"))
+        yield "nw-ucla, odd people", train[people % 2 == 1], train[people % 2 == 0]
+        yield "nw-ucla, even people", train[people % 2 == 0], train[people % 2 == 1]
+        yield "nw-ucla, a camera", train[camera == 0], train[camera == 1]
+        return
+    if kind == "mtm1":
+        video = tags(data, train, r"(.*):")
+        for third in (0, 1):
+            judged = video % 3 == third
+            yield f"mtm1, videos {third}", train[~judged], train[judged]
+        return
+    for quarter in (0, 1):
+        judged = np.arange(len(train)) % 4 == quarter
+        yield f"{kind}, quarter {quarter}", train[~judged], train[judged]
+
+
+def tags(data: skeleton.Skeletons, chosen: np.ndarray, pattern: str) -> np.ndarray:
+    """What a pattern finds in the recordings' names, as the numbers of its sorted findings."""
+    found = [re.search(pattern, data.names[i]) for i in chosen]
+    return np.unique([match.group(1) for match in found if match], return_inverse=True)[1]
+
+
+def accuracy(
+    data: skeleton.Skeletons,
+    train: np.ndarray,
+    judge: np.ndarray,
+    variant: Variant,
+    options: argparse.Namespace,
+) -> dict[str, float]:
+    """Mean top-1 over seeds of the dense networks, and at each sparsity."""
+    fold = skeleton.Fold("held out", train, judge)
+    recogniser = skeleton.Recogniser.fresh(
+        data, fold, basis=variant.basis, kinds=variant.kinds,
+        frame=variant.frame or frame_of(data.layout),
+    )  # fmt: skip
+    labels = torch.from_numpy(recogniser.labels(data))
+
+    def places(chosen: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(recogniser.places([data.sequences[i] for i in chosen]))
+
+    recipe = variant.course.recipe
+    scaled = {
+        each: max(1, round(getattr(recipe, each) * options.length))
+        for each in ("epochs", "prune_epochs", "prune_every", "tune_epochs")
+    }
+    course = replace(variant.course, recipe=replace(recipe, **scaled))
+    maker = Maker(
+        recogniser, places(train), labels[train], course,
+        device=options.device, precision=options.precision,
+    )  # fmt: skip
+    seeds = list(range(max(options.seeds, course.teachers)))
+    dense = maker.train(seeds)
+    cells = [(seed, s) for s in options.sparsity for seed in range(options.seeds)]
+    starts = {n: torch.stack([w[seed] for seed, _ in cells]) for n, w in dense.items()}
+    small = maker.shrink(
+        starts, [budget(maker.connections, s) for _, s in cells], [seed for seed, _ in cells],
+        maker.teachers(dense),
+    )  # fmt: skip
+    x, y = places(judge).to(options.device), labels[judge].to(options.device)
+    found = 100 * accuracies(maker.forward, small.weights, x, y).view(-1, options.seeds).mean(1)
+    whole = 100 * accuracies(maker.forward, dense, x, y).mean()
+    return {"dense": float(whole)} | {
+        f"{100 * s:.6g} %": float(top1) for s, top1 in zip(options.sparsity, found, strict=True)
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Markdown: a line for each variant, the mean over the parts that all of them have."""
+    by: dict[str, dict[str, dict[str, float]]] = {}
+    for row in rows:
+        by.setdefault(row["variant"], {})[row["part"]] = row["top1"]
+    names = list(rows[0]["top1"])
+    lines = [f"| variant | parts | {' | '.join(names)} |", f"|---|---|{'---|' * len(names)}"]
+    for variant, parts in by.items():
+        means = [statistics.mean(part[name] for part in parts.values()) for name in names]
+        lines.append(f"| {variant} | {len(parts)} | {' | '.join(f'{m:.1f}' for m in means)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", nargs="+")
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--sparsity", type=float, nargs="+", default=[0.99, 0.999, 0.9995])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--length", type=float, default=1 / 3, help="times the course's epochs")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    store = options.out / "choose.jsonl"
+    rows = [json.loads(line) for line in store.read_text().splitlines()] if store.exists() else []
+    began = time.monotonic()
+    sets = [skeleton.load(source) for source in options.data]
+    for name in options.variants:
+        for data in sets:
+            for part, train, judge in held_out(data):
+                if any((row["variant"], row["part"]) == (name, part) for row in rows):
+                    continue
+                top1 = accuracy(data, train, judge, VARIANTS[name], options)
+                rows.append({"variant": name, "part": part, "top1": top1})
+                with store.open("a") as file:
+                    file.write(json.dumps(rows[-1]) + "\n")
+                said = ", ".join(f"{key} {value:.1f}" for key, value in top1.items())
+                print(f"{time.monotonic() - began:6.0f} s  {name}: {part}: {said}", flush=True)
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()
