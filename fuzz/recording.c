@@ -1,9 +1,12 @@
 /* Whatever the text, the parser of recordings tells what is wrong or gives finite frames, which
- * are chunked and normalised within bounds. */
+ * are chunked, normalised and transformed within bounds. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "chunk.h"
+#include "cosine.h"
+#include "turn.h"
+#include "finite.h"
 #include "frame.h"
 
 enum { JOINTS = 3, FRAME = JOINTS * 3, COLUMNS = FRAME + 8, CHUNKS = 5, MOST = 64 };
@@ -14,7 +17,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t length);
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t length) {
     static float recording[MOST * FRAME], input[JOINTS * CHUNKS * 3];
-    static const unsigned roots[1] = {1};
+    static const unsigned roots[1] = {1}, body[4] = {0, 1, 0, 2};
     int places[COLUMNS], columns = 0;
     size_t frames = 0, at = 0;
     /* Copies of their own, so that reading a byte too many is seen. */
@@ -52,6 +55,21 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t length) {
         trellis_normalise(input, JOINTS, CHUNKS, roots, 1, 0.5f);
         for (int i = 0; i < JOINTS * CHUNKS * 3; i++)
             if (!(fabsf(input[i]) <= 1e10f)) abort();
+        trellis_turn(input, JOINTS, CHUNKS, body);
+        for (int i = 0; i < JOINTS * CHUNKS * 3; i++)
+            if (!(fabsf(input[i]) <= 2e10f)) abort();
+        /* Any number of chunks: what lies beyond the table and the work memory is seen. */
+        const size_t chunks = 1 + length % CHUNKS, count = JOINTS * chunks * 3;
+        float *made = malloc(count * sizeof *made), *work = malloc(chunks * 3 * sizeof *work);
+        float *table = malloc((4 * chunks + 1) * sizeof *table);
+        if (!made || !work || !table) abort();
+        for (size_t i = 0; i <= 4 * chunks; i++) table[i] = 1.0f;
+        memcpy(made, input, count * sizeof *made);
+        trellis_cosines(made, JOINTS, chunks, table, work);
+        if (!trellis_finite(made, count)) abort();
+        free(table);
+        free(work);
+        free(made);
     }
     return 0;
 }

@@ -1,5 +1,6 @@
 /* Inputs from the file `inputs`, outputs to the file `outputs`, and how many instructions one
- * inference takes. May be used under any licence.
+ * inference takes. A model of recordings also reads one from the file `recording`, frames of
+ * TRELLIS_FRAME numbers, if there is such a file. May be used under any licence.
  *
  * Under qemu's `-icount shift=0` every instruction takes one nanosecond of the machine's time, so
  * its SysTick timer counts instructions. How many there are to a tick is measured, on a loop whose
@@ -15,6 +16,7 @@
 #define LOOPS 1000000u
 
 static float scratch[TRELLIS_SCRATCH], output[TRELLIS_OUTPUTS];
+static uint32_t known; /* ticks of the loop */
 
 static uint32_t now(void) { return TICK_VALUE; } /* counts down */
 
@@ -36,15 +38,12 @@ static void say_number(const char *name, uint32_t value) {
     say(at);
 }
 
-int main(void) {
-    TICK_RELOAD = TICK_BITS;
-    TICK_VALUE = 0;
-    TICK_CONTROL = 5; /* on, by the processor's clock, without interrupts */
-    const uint32_t known = ticks_of_loop(LOOPS);
-    const int32_t from = opened("inputs", 6, READ_BINARY), to = opened("outputs", 7, WRITE_BINARY);
+static uint32_t instructions(uint64_t ticks) { return (uint32_t)(ticks * (2 * LOOPS) / known); }
+
+/* The network alone, on inputs that somebody prepared. */
+static int on_inputs(int32_t from, int32_t to) {
     uint32_t count = 0;
     uint64_t ticks = 0;
-    if (from < 0 || to < 0) return 2;
     while (moved(SYS_READ, from, scratch, TRELLIS_INPUTS * sizeof *scratch) == 0) {
         const uint32_t began = now();
         if (trellis_run(scratch, output, scratch) != 0) return 3;
@@ -52,8 +51,48 @@ int main(void) {
         if (moved(SYS_WRITE, to, output, sizeof output) != 0) return 4;
         count++;
     }
-    asked(SYS_CLOSE, &to);
     say_number("inferences", count);
-    if (count) say_number("instructions", (uint32_t)(ticks * (2 * LOOPS) / known / count));
+    if (count) say_number("instructions", instructions(ticks) / count);
     return 0;
+}
+
+#ifdef TRELLIS_FRAME
+/* From frames to outputs. */
+static int on_recording(int32_t from, int32_t to) {
+    extern float bss_end; /* the linker's: memory is free from here on, up to the stack */
+    float *recording = &bss_end;
+    const uint32_t frames = (uint32_t)asked(SYS_FLEN, &from) / (TRELLIS_FRAME * sizeof(float));
+    const size_t size = frames * TRELLIS_FRAME * sizeof *recording;
+    if (moved(SYS_READ, from, recording, size) != 0) return 5;
+    const uint32_t began = now();
+    if (trellis_input(recording, frames, scratch) != 0) return 6;
+    const uint32_t ticks = (began - now()) & TICK_BITS;
+    if (trellis_run(scratch, output, scratch) != 0) return 3;
+    say_number("frames", frames);
+    say_number("preparation", instructions(ticks));
+    return moved(SYS_WRITE, to, output, sizeof output) == 0 ? 0 : 4;
+}
+#endif
+
+int main(void) {
+    TICK_RELOAD = TICK_BITS;
+    TICK_VALUE = 0;
+    TICK_CONTROL = 5; /* on, by the processor's clock, without interrupts */
+    known = ticks_of_loop(LOOPS);
+    const int32_t to = opened("outputs", 7, WRITE_BINARY);
+    int32_t from = opened("inputs", 6, READ_BINARY);
+    int status = to < 0 ? 2 : 0, found = 0;
+    if (status == 0 && from >= 0) {
+        status = on_inputs(from, to);
+        found = 1;
+    }
+#ifdef TRELLIS_FRAME
+    from = opened("recording", 9, READ_BINARY);
+    if (status == 0 && from >= 0) {
+        status = on_recording(from, to);
+        found = 1;
+    }
+#endif
+    asked(SYS_CLOSE, &to);
+    return found ? status : 2;
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 enum { SYS_OPEN = 0x01, SYS_CLOSE = 0x02, SYS_WRITE0 = 0x04, SYS_WRITE = 0x05, SYS_READ = 0x06 };
+enum { SYS_FLEN = 0x0C };
 enum { SYS_EXIT_EXTENDED = 0x20, APPLICATION_EXIT = 0x20026 };
 enum { READ_BINARY = 1, WRITE_BINARY = 5 };
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,6 +44,22 @@ def test_a_recogniser_becomes_a_program(run: Run, small: Path) -> None:
         assert told == f"{recogniser.classes[best]} {100 * share[best]:.1f} %\n"
 
 
+def test_waves_are_made_in_c(run: Run, small: Path) -> None:
+    """A recogniser of cosine coefficients: the same program, and calibration on such inputs."""
+    one = dataclasses.replace(Recogniser.load("small"), basis="cosines")
+    one.save("waves")
+    words = ("export", "c", "waves", "--out", "device", "--data", SOURCE)
+    told = run(*words, "--json").json["accuracy"]
+    assert told["same"] == told["recordings"] > 0
+    assert told["model"] == told["exported"]
+    built = compiled([small / "device/model.c", small / "device/main.c"], small / "device/model")
+    for name in ("wave.csv", "point.csv"):
+        share = one.probabilities([read_recording(name, one.layout)])[0]
+        best = int(np.argmax(share))
+        told = ran(built, Path(name).read_text()).stdout
+        assert told == f"{one.classes[best]} {100 * share[best]:.1f} %\n"
+
+
 def test_accuracy_is_told_with_data(run: Run, small: Path) -> None:
     words = ("export", "c", "small", "--out", "device", "--values", "int8", "--data", SOURCE)
     done = run(*words)
@@ -82,8 +99,8 @@ def test_channels_are_made_of_places_in_what_is_exported(run: Run, trained: Path
     ran = run("export", "c", "small", "--out", "device")
     assert ran.status == 0, ran.err
     recogniser, data = Recogniser.load("small"), load(source)
-    places = recogniser.places(data.sequences)
-    found = interpreted(read(Path("device/model.trellis")), places)
+    given = recogniser.prepared(data.sequences)
+    found = interpreted(read(Path("device/model.trellis")), given)
     with torch.no_grad():
         wanted = recogniser.model(torch.from_numpy(recogniser.inputs(data.sequences))).numpy()
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())

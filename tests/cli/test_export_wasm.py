@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import re
@@ -55,6 +56,17 @@ def test_a_recogniser_becomes_a_page(run: Run, small: Path) -> None:
         [found] = under_node(small / "page", frames, "recorded")
         shares = torch.softmax(torch.from_numpy(found.copy()), 0).numpy()
         np.testing.assert_allclose(shares, recogniser.probabilities([frames])[0], atol=1e-5)
+
+
+def test_a_page_of_waves(run: Run, small: Path) -> None:
+    one = dataclasses.replace(Recogniser.load("small"), basis="cosines")
+    one.save("waves")
+    done = run("export", "wasm", "waves", "--out", "page", "--data", SOURCE)
+    assert done.status == 0, done.err
+    frames = read_recording("wave.csv", one.layout)
+    [found] = under_node(small / "page", frames, "recorded")
+    shares = torch.softmax(torch.from_numpy(found.copy()), 0).numpy()
+    np.testing.assert_allclose(shares, one.probabilities([frames])[0], atol=1e-5)
 
 
 def test_int8_and_json(run: Run, small: Path) -> None:

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import TrellisError
+
+BASES = ("chunks", "cosines")
 
 
 @dataclass(frozen=True)
 class Recording:
     """Frames of joints become one input: averaged over ``chunks``, centred, divided by ``scale``.
 
-    The origin is the mean position, over time, of the joints whose numbers are ``roots``. The
-    network reads (joints, chunks · 3).
+    The origin is the mean position, over time, of the joints whose numbers are ``roots``. With
+    ``body``, four joints (bottom, top, left, right), it is also turned as a whole, so that the
+    average body stands upright, y, and faces the same way, from left to right along x. The
+    network reads (joints, chunks · 3): x y z of every chunk or, where ``basis`` is ``"cosines"``,
+    x y z of every coefficient of the orthonormal cosine transform (DCT-II) over the chunks.
 
     >>> Recording(("shoulder", "hand"), chunks=4, roots=(0,), scale=0.5).notes()["chunks"]
     4
@@ -22,12 +33,50 @@ class Recording:
     chunks: int
     roots: Sequence[int]
     scale: float
+    basis: str = "chunks"
+    body: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.basis not in BASES:
+            raise TrellisError(f"basis={self.basis!r} is none of {', '.join(map(repr, BASES))}")
 
     def notes(self) -> dict[str, Any]:
-        """As it lies in a ``.trellis`` file."""
+        """As it lies in a ``.trellis`` file, where no basis means chunks, and no body
+        the camera's frame."""
         return {
             "joints": list(self.joints),
             "chunks": int(self.chunks),
             "roots": [int(root) for root in self.roots],
             "scale": float(self.scale),
+            **({} if self.basis == "chunks" else {"basis": self.basis}),
+            **({} if self.body is None else {"body": [int(joint) for joint in self.body]}),
         }
+
+
+def waves(recording: Mapping[str, Any]) -> bool:
+    """Whether such notes say that the network reads cosine coefficients."""
+    return bool(recording.get("basis", "chunks") == "cosines")
+
+
+def divisor(recording: Mapping[str, Any]) -> float:
+    """What places are divided by: the scale, and the factor √(2/M) of a cosine transform."""
+    scale: float = recording["scale"]
+    return scale * math.sqrt(recording["chunks"] / 2) if waves(recording) else scale
+
+
+def cosine_table(chunks: int) -> NDArray[np.float32]:
+    """What the transform in C (``cosine.h``) multiplies by: the factors of each halving, then,
+    if something odd is left, the cosines once around a circle.
+
+    >>> [round(float(factor), 3) for factor in cosine_table(2)]
+    [1.414]
+    >>> len(cosine_table(32)), len(cosine_table(5)), len(cosine_table(1))
+    (28, 20, 0)
+    """
+    parts, size = [np.zeros(0)], chunks
+    while size % 2 == 0 and size != 4:  # blocks of four have a function of their own
+        parts.append(2 * np.cos(np.pi * (np.arange(size // 2) + 0.5) / size))
+        size //= 2
+    if size % 2 and size > 1:
+        parts.append(np.cos(np.pi * np.arange(4 * size) / (2 * size)))
+    return np.concatenate(parts).astype(np.float32)

@@ -21,15 +21,19 @@ ARM = Layout("arm", ("shoulder", "left hand", "elbow"), parents=(-1, 2, 0), root
 CLASSES = ('say "hi"', "point, slowly", "wave??/")  # what C would take amiss
 
 
-def recogniser() -> Recogniser:
-    gcn = GCN(nodes=3, channels=4 * 3, classes=3, heads=4, filters=6)
-    trellis.prune(gcn, torch.zeros(1, 3, 12), sparsity=0.6)
-    return Recogniser(gcn, 4, Normalisation(ARM.roots, 0.37), CLASSES, ARM)
+def recogniser(
+    chunks: int = 4, basis: str = "chunks", body: tuple[int, ...] | None = None
+) -> Recogniser:
+    gcn = GCN(nodes=3, channels=chunks * 3, classes=3, heads=4, filters=6)
+    trellis.prune(gcn, torch.zeros(1, 3, chunks * 3), sparsity=0.6)
+    normalisation = Normalisation(ARM.roots, 0.37, body)
+    return Recogniser(gcn, chunks, normalisation, CLASSES, ARM, basis=basis)
 
 
 def described(one: Recogniser) -> dict[str, Any]:
-    roots, scale = one.normalisation.roots, one.normalisation.scale
-    return {"classes": one.classes, "recording": Recording(ARM.joints, one.chunks, roots, scale)}
+    how = one.normalisation
+    made = Recording(ARM.joints, one.chunks, how.roots, how.scale, one.basis, how.body)
+    return {"classes": one.classes, "recording": made}
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +142,13 @@ def test_every_kind_of_values_compiles(
     error = {"fp32": 1e-5, "fp16": 3e-3, "int8": 3e-2}[values]
     values_ = np.array([line.rsplit(",", 1)[1] for line in lines], np.float32)
     np.testing.assert_allclose(values_, wanted, atol=error * np.abs(wanted).max())
+
+
+def test_flags_that_take_roundings_for_zero_are_refused(one: Recogniser, tmp_path: Path) -> None:
+    trellis.export_c(one.model, torch.zeros(1, 3, 12), tmp_path, **described(one))
+    with pytest.raises(AssertionError, match="compile this file without it"):
+        compiled([tmp_path / "model.c"], tmp_path / "model.o", "-ffast-math", "-c")
+    assert "without `-ffast-math`" in (tmp_path / "README.md").read_text()
 
 
 def test_readme_and_licence(one: Recogniser, tmp_path: Path) -> None:

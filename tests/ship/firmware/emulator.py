@@ -15,7 +15,7 @@ import trellis
 from tests.ship.tools import tool
 
 EXAMPLE = Path(trellis.__file__).parents[2] / "examples" / "firmware"
-WARNINGS = "-Wall -Wextra -Wconversion -Wshadow -Werror"
+WARNINGS = "-Wall -Wextra -Wconversion -Wshadow -Wdouble-promotion -Werror"
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,12 +30,31 @@ class Ran:
 
 def emulated(folder: Path, x: NDArray[np.float32], flags: str = "-O2") -> Ran:
     """Build and run a folder of exported C on inputs (samples, …)."""
+    (folder / "inputs").write_bytes(x.astype("<f4").tobytes())
+    told, (text, data, bss) = _made(folder, flags)
+    assert int(told["inferences"]) == len(x)
+    outputs = np.frombuffer((folder / "outputs").read_bytes(), "<f4").reshape(len(x), -1)
+    return Ran(outputs, text + data, data + bss, int(told["instructions"]))
+
+
+def emulated_recording(
+    folder: Path, frames: NDArray[np.float32], flags: str = "-O2"
+) -> tuple[NDArray[np.float32], int]:
+    """Outputs for a recording, and the instructions that making an input of it takes."""
+    (folder / "recording").write_bytes(frames.astype("<f4").tobytes())
+    told, _ = _made(folder, flags)
+    assert int(told["frames"]) == len(frames)
+    outputs = np.frombuffer((folder / "outputs").read_bytes(), "<f4")
+    return outputs, int(told["preparation"])
+
+
+def _made(folder: Path, flags: str) -> tuple[dict[str, str], tuple[int, int, int]]:
+    """What the firmware said, and the sizes of its text, data and bss."""
     if not EXAMPLE.is_dir():
         pytest.skip("the firmware example is not part of an installed package")
     make = tool("make")
     tool("arm-none-eabi-gcc", package="gcc-arm-none-eabi libnewlib-arm-none-eabi")
     tool("qemu-system-arm")
-    (folder / "inputs").write_bytes(x.astype("<f4").tobytes())
     # Vectors of addresses and memory-mapped timers are not for -Wpedantic.
     options = f"CFLAGS=-std=gnu99 {flags} -ffunction-sections -fdata-sections {WARNINGS}"
     command = [make, "-s", "-B", "-C", str(EXAMPLE), "run", f"MODEL={folder}", options]
@@ -47,7 +66,5 @@ def emulated(folder: Path, x: NDArray[np.float32], flags: str = "-O2") -> Ran:
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     # What firmware says, qemu writes to its standard error.
     told = dict(line.split() for line in done.stderr.splitlines() if len(line.split()) == 2)
-    assert int(told["inferences"]) == len(x)
     text, data, bss = map(int, done.stdout.splitlines()[1].split()[:3])
-    outputs = np.frombuffer((folder / "outputs").read_bytes(), "<f4").reshape(len(x), -1)
-    return Ran(outputs, text + data, data + bss, int(told["instructions"]))
+    return told, (text, data, bss)

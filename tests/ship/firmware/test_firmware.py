@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +12,10 @@ import torch
 from torch import nn
 
 import trellis
-from tests.ship.firmware.emulator import emulated
+from tests.ship.firmware.emulator import emulated, emulated_recording
 from tests.ship.networks import paper
+from tests.ship.tools import tool
+from trellis.ship.recording import Recording
 
 
 @pytest.mark.parametrize("flags", ["-O2", "-Os"])
@@ -29,6 +33,30 @@ def test_a_thousandth_fits(values: str, flags: str, tmp_path: Path) -> None:
     assert written.flash < found.flash < written.flash + 6_000  # little beside the tables
     assert written.ram <= found.ram < written.ram + 500
     assert written.uses < found.instructions <= 150_000
+
+
+@pytest.mark.parametrize("basis, most", [("chunks", 50_000), ("cosines", 120_000)])
+def test_recordings_are_prepared_without_doubles(basis: str, most: int, tmp_path: Path) -> None:
+    """This processor has no double precision: a sum of doubles is a hundred instructions."""
+    model, example = paper(0.999)
+    joints = [f"joint {i}" for i in range(21)]
+    trellis.export_c(
+        model, example, tmp_path, classes=[str(i) for i in range(45)],
+        recording=Recording(joints, 32, (0,), 0.37, basis),
+    )  # fmt: skip
+    frames = np.random.default_rng(0).normal(size=(60, 21, 3)).astype(np.float32)
+    _, instructions = emulated_recording(tmp_path, frames)
+    assert 60 * 63 < instructions <= most
+    command = [tool("arm-none-eabi-nm", package="binutils-arm-none-eabi"), "firmware.elf"]
+    names = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "trellis_input" in names.stdout
+    assert not re.search(r"__aeabi_(d|f2d|i2d|ui2d|l2d|ul2d)", names.stdout)
+
+
+def test_what_is_not_finite_is_refused(tmp_path: Path) -> None:
+    trellis.export_c(nn.Linear(3, 2), torch.zeros(1, 3), tmp_path)
+    with pytest.raises(AssertionError, match="Error 3"):
+        emulated(tmp_path, np.array([[0, np.nan, 0]], np.float32))
 
 
 def test_instructions_are_counted_not_guessed(tmp_path: Path) -> None:

@@ -128,3 +128,32 @@ def test_weights_that_are_not_finite_are_told() -> None:
         layer.weight[0, 0] = float("nan")
     with pytest.raises(TrellisError, match="not finite"):
         tables(layer, torch.zeros(1, 2))
+
+
+class Mean(nn.Module):
+    def __init__(self, dims: tuple[int, ...], keepdim: bool) -> None:
+        super().__init__()
+        self.dims, self.keepdim = dims, keepdim
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.relu().mean(self.dims, self.keepdim)
+
+
+@pytest.mark.parametrize(
+    "pool, most",
+    [
+        (nn.AdaptiveAvgPool2d(1), 13 + 17),
+        (nn.AdaptiveAvgPool2d((1, 3)), 13 + 3 * 17),
+        (nn.AdaptiveAvgPool2d((None, 1)), 17),
+        (Mean((2, 3), False), 13 + 17),
+        (Mean((-1, 1, 2), True), 5 + 13 + 17),
+    ],
+)
+def test_a_mean_over_a_picture_is_a_mean_of_means(pool: nn.Module, most: int) -> None:
+    """Otherwise every place would take a term, and where channels are cut apart, in each."""
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 13, 17)
+    found = tables(nn.Sequential(nn.ReLU(), pool), x[:1])
+    assert sum(len(step.terms) for step in found.steps if step.act.name == "none") <= 2 * most
+    wanted = pool(x.relu()).reshape(2, -1).numpy()
+    np.testing.assert_allclose(interpreted(found, x.numpy()), wanted, atol=1e-6)

@@ -28,7 +28,7 @@ LENGTHS = (1, 3, 60, 700)
 @pytest.fixture(scope="module")
 def one() -> Recogniser:
     torch.manual_seed(0)
-    return recogniser()
+    return recogniser(basis="cosines")
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def page(one: Recogniser, scene: Scene, tmp_path_factory: pytest.TempPathFactory
     roots, scale = one.normalisation.roots, one.normalisation.scale
     trellis.export_wasm(
         one.model, torch.zeros(1, 3, 12), folder, classes=HOSTILE, scene=scene, title=HOSTILE[1],
-        recording=Recording((HOSTILE[0], HOSTILE[1], "plain"), one.chunks, roots, scale),
+        recording=Recording((HOSTILE[0], HOSTILE[1], "plain"), one.chunks, roots, scale, one.basis),
     )  # fmt: skip
     return folder / "index.html"
 

@@ -13,19 +13,17 @@ from numpy.typing import NDArray
 from trellis import skeleton
 from trellis.cli.arguments import Inputs, Json, Target, Weights
 from trellis.cli.aside import aside
-from trellis.cli.opened import Opened, is_folder, opened
+from trellis.cli.export.recogniser import described_input, lowered, recogniser_of
+from trellis.cli.opened import opened
 from trellis.cli.recogniser import fold_for, protocol_for
 from trellis.cli.sources import OwnFold, OwnProtocol, SkipBad, described
 from trellis.cli.tables import percent, print_json
 from trellis.errors import TrellisError
 from trellis.ship.c.write import write_c
 from trellis.ship.prepare import prepared
-from trellis.ship.recording import Recording
-from trellis.ship.tables.build import tables
 from trellis.ship.tables.form import Tables
 from trellis.ship.tables.interpret import interpreted
 from trellis.skeleton import Recogniser
-from trellis.skeleton.recogniser import NOTES
 
 arg = tyro.conf.arg
 Out = Annotated[
@@ -79,7 +77,7 @@ def c(
       device/model < wave.csv
     """
     given = opened(target, inputs, weights)
-    recogniser = Recogniser.load(target) if is_folder(target) and _recognises(given) else None
+    recogniser = recogniser_of(given, target)
     if data is None and (protocol, fold) != (None, None):
         raise TrellisError("--protocol and --fold divide --data: give a source of recordings")
     if data is not None and recogniser is None:
@@ -118,29 +116,6 @@ def c(
     return 0
 
 
-def lowered(given: Opened, recogniser: Recogniser | None) -> Tables:
-    """A model's tables; a recogniser's begin with the places of joints."""
-    if recogniser is None:
-        return tables(given.model, given.examples)
-    places = torch.zeros(1, len(recogniser.layout.joints), 3 * recogniser.chunks)
-    return tables(recogniser.network(), (places,))
-
-
-def described_input(recogniser: Recogniser) -> dict[str, Any]:
-    """What the run-time has to know of a recogniser beside its network."""
-    normalisation = recogniser.normalisation
-    return {
-        "classes": recogniser.classes,
-        "recording": Recording(
-            recogniser.layout.joints, recogniser.chunks, normalisation.roots, normalisation.scale
-        ),
-    }
-
-
-def _recognises(given: Opened) -> bool:
-    return bool(given.notes and given.notes.get(NOTES))
-
-
 class _Parts:
     """Recordings of a source as inputs: some to calibrate on, others to test."""
 
@@ -155,8 +130,8 @@ class _Parts:
         if len(part.test) == 0 or len(part.train) == 0:
             raise TrellisError(f"fold {part.name!r} of {source!r} has no recordings to test")
         spread = np.linspace(0, len(part.train) - 1, min(_CALIBRATED, len(part.train))).astype(int)
-        self.train = recogniser.places([found.sequences[i] for i in part.train[spread]])
-        self.test = recogniser.places([found.sequences[i] for i in part.test])
+        self.train = recogniser.prepared([found.sequences[i] for i in part.train[spread]])
+        self.test = recogniser.prepared([found.sequences[i] for i in part.test])
         self.labels = labels[part.test]
         self.network = recogniser.network().eval()
         self.where = f"the test recordings of {described(found)} ({part.name})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,12 @@ import tyro
 import trellis
 from trellis.cli.arguments import Inputs, Json, Target, Weights
 from trellis.cli.aside import aside
+from trellis.cli.export.recogniser import (
+    described_input,
+    example_of,
+    recogniser_of,
+    told_input,
+)
 from trellis.cli.opened import opened
 from trellis.cli.tables import percent, print_json
 from trellis.files import check_writable
@@ -32,7 +39,9 @@ def onnx(
 ) -> int:
     """Compact a model and write it as ONNX, checked against PyTorch by ONNX Runtime.
 
-    Dead units are taken out first; weights that are mostly zero are stored sparsely.
+    Dead units are taken out first; weights that are mostly zero are stored sparsely. A model that
+    `trellis train` wrote reads prepared recordings: how they are prepared is told, and stored in
+    the file's metadata with the names of the classes.
 
       trellis export onnx small --out small.onnx
       trellis export onnx shop.models:detector --weights pruned.safetensors --input 1x3x224x224 --out detector.onnx
@@ -40,16 +49,26 @@ def onnx(
     needed("onnx")
     check_writable(out)
     given = opened(target, inputs, weights)
+    recogniser = recogniser_of(given, target)
+    model, examples, notes = given.model, given.examples, {}
+    if recogniser is not None:
+        model, examples = recogniser.network(), (example_of(recogniser),)
+        about = described_input(recogniser)
+        notes = {
+            "classes": json.dumps(about["classes"], ensure_ascii=False),
+            "recording": json.dumps(about["recording"].notes(), ensure_ascii=False),
+        }
     with aside():
-        model = given.model
-        small = model if isinstance(model, Compacted) else trellis.compact(model, given.examples)
-        written = trellis.export_onnx(small, given.examples, out)
+        small = model if isinstance(model, Compacted) else trellis.compact(model, examples)
+        written = trellis.export_onnx(small, examples, out, notes=notes)
     if as_json:
-        about = asdict(written) | {"path": str(written.path), "target": target}
-        print_json(about | {"compaction": small.report.to_dict()})
+        found = asdict(written) | {"path": str(written.path), "target": target}
+        print_json(found | {"compaction": small.report.to_dict(), "notes": notes})
         return 0
     print(small.report)
     print()
     print(written)
+    if recogniser is not None:
+        print(told_input(recogniser, target))
     print(f"{percent(written.zeros)} of its weights are zero. {SLOWER}.")
     return 0

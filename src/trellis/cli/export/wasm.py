@@ -13,8 +13,9 @@ from trellis import skeleton
 from trellis.cli.arguments import Inputs, Json, Target, Weights
 from trellis.cli.aside import aside
 from trellis.cli.data import number_of
-from trellis.cli.export.c import Values, described_input, lowered
-from trellis.cli.opened import is_folder, opened
+from trellis.cli.export.c import Values
+from trellis.cli.export.recogniser import described_input, lowered, recogniser_of
+from trellis.cli.opened import opened
 from trellis.cli.recogniser import fold_for, protocol_for
 from trellis.cli.sources import OwnFold, OwnProtocol, SkipBad, described
 from trellis.cli.tables import print_json
@@ -26,7 +27,6 @@ from trellis.ship.wasm.write import write_wasm
 from trellis.skeleton import Recogniser, Skeletons
 from trellis.skeleton.hands.anatomy import LAYOUT
 from trellis.skeleton.readers.text import shown
-from trellis.skeleton.recogniser import NOTES
 from trellis.skeleton.view import branches, turn_of
 
 arg = tyro.conf.arg
@@ -88,8 +88,7 @@ def wasm(
     """
     toolchain()  # raises where there is none, before anybody has waited
     given = opened(target, inputs, weights)
-    knows = is_folder(target) and bool(given.notes and given.notes.get(NOTES))
-    recogniser = Recogniser.load(target) if knows else None
+    recogniser = recogniser_of(given, target)
     if data is None and (protocol, fold) != (None, None):
         raise TrellisError("--protocol and --fold divide --data: give a source of recordings")
     if recogniser is None and (data is not None or show):
@@ -172,4 +171,4 @@ def _training(recogniser: Recogniser, data: Skeletons, fold: str | None) -> obje
     if len(part.train) == 0:
         raise TrellisError(f"fold {part.name!r} of {data.source!r} has nothing to calibrate on")
     spread = np.linspace(0, len(part.train) - 1, min(_CALIBRATED, len(part.train))).astype(int)
-    return recogniser.places([data.sequences[i] for i in part.train[spread]])
+    return recogniser.prepared([data.sequences[i] for i in part.train[spread]])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..recording import cosine_table, divisor, waves
 from ..tables.activation import Activation
 from ..tables.form import KINDS, Step, Tables
 from .arrays import float_array, index_array, number, string
@@ -44,7 +45,8 @@ def header(tables: Tables) -> str:
         "",
         "/* The outputs for one input. Nothing is allocated, nothing is kept: calls with scratch",
         " * memory of their own may run at once. An input that already lies at the beginning of",
-        " * scratch (input == scratch) is not copied. Returns 0, or -1 for a null pointer. */",
+        " * scratch (input == scratch) is not copied. Returns 0; or -1, and computes nothing, for",
+        " * a null pointer or an input that holds a NaN or an infinity. */",
         "int trellis_run(const float *input, float *output, float *scratch);",
         "",
     ]
@@ -62,7 +64,9 @@ def header(tables: Tables) -> str:
             "extern const char *const trellis_joints[TRELLIS_JOINTS];",
             "",
             "/* A recording, frames of TRELLIS_FRAME numbers one after another, as the network's",
-            " * input: chunked and normalised. Returns 0, or -1 where there is no frame. */",
+            f" * input: {_made(recording)}.",
+            " * Returns 0, or -1 for a null pointer or no frame. A NaN or an infinity among the",
+            " * numbers is one in the input too, and trellis_run refuses it. */",
             "int trellis_input(const float *recording, size_t frames, float *input);",
             "",
         ]
@@ -86,7 +90,8 @@ def source(tables: Tables) -> str:
     parts = ["\n".join(head), packaged("tables.h"), packaged("activation.h")]
     if tables.values == "fp16":
         parts.append(packaged("half.h"))
-    parts += [packaged("kernel.h"), _arrays(tables, index, value), _run(tables)]
+    parts += [packaged("kernel.h"), packaged("finite.h")]
+    parts += [_arrays(tables, index, value), _run(tables)]
     if tables.notes.get("classes"):
         parts.append(_names("trellis_classes", "TRELLIS_CLASSES", tables.notes["classes"]))
     if tables.notes.get("recording"):
@@ -165,7 +170,7 @@ static const trellis_tables model = {{
 }};
 
 int trellis_run(const float *input, float *output, float *scratch) {{
-    if (!input || !output || !scratch) return -1;
+    if (!input || !output || !scratch || !trellis_finite(input, TRELLIS_INPUTS)) return -1;
     if (input != scratch) memcpy(scratch, input, TRELLIS_INPUTS * sizeof *scratch);
     trellis_evaluate(&model, scratch);
     for (size_t i = 0; i < TRELLIS_OUTPUTS; i++) output[i] = scratch[table_results[i]];
@@ -180,21 +185,42 @@ def _names(name: str, size: str, words: list[str]) -> str:
 
 
 def _recording(recording: dict[str, Any]) -> str:
-    body = packaged("chunk.h")
     roots = ", ".join(str(root) for root in recording["roots"]) or "0"
-    return f"""\
-{_names("trellis_joints", "TRELLIS_JOINTS", recording["joints"])}
-{body}
+    parts = [_names("trellis_joints", "TRELLIS_JOINTS", recording["joints"]), packaged("chunk.h")]
+    transform = work = turn = ""
+    if body := recording.get("body"):
+        joints = ", ".join(map(str, body))
+        parts += [packaged("turn.h"), f"static const unsigned table_body[4] = {{{joints}}};\n"]
+        turn = "    trellis_turn(input, TRELLIS_JOINTS, TRELLIS_CHUNKS, table_body);\n"
+    if waves(recording):
+        table = cosine_table(recording["chunks"])
+        parts += [packaged("cosine.h"), float_array("table_cosines", table)]
+        work = "    float work[TRELLIS_CHUNKS * 3];\n"
+        transform = (
+            "    trellis_cosines(input, TRELLIS_JOINTS, TRELLIS_CHUNKS, table_cosines, work);\n"
+        )
+    parts.append(f"""\
 static const unsigned table_roots[{max(len(recording["roots"]), 1)}] = {{{roots}}};
 
 int trellis_input(const float *recording, size_t frames, float *input) {{
+{work}    if (!recording || !input) return -1;
     if (trellis_chunk(recording, frames, TRELLIS_JOINTS, TRELLIS_CHUNKS, input) != 0) return -1;
     trellis_normalise(
         input, TRELLIS_JOINTS, TRELLIS_CHUNKS, table_roots, {len(recording["roots"])},
-        {number(recording["scale"])});
-    return 0;
+        {number(divisor(recording))});
+{turn}{transform}    return 0;
 }}
-"""
+""")
+    return "\n".join(parts)
+
+
+def _made(recording: dict[str, Any]) -> str:
+    made = "averaged over TRELLIS_CHUNKS chunks, centred and scaled"
+    if recording.get("body"):
+        made += ",\n * turned into the body's frame"
+    if not waves(recording):
+        return f"{made}; [joint][chunk][x y z]"
+    return f"{made}, and\n * its cosine transform (orthonormal DCT-II) taken; [joint][wave][x y z]"
 
 
 def _shapes(shapes: tuple[tuple[int, ...], ...]) -> str:

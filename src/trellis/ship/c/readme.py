@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from ..recording import waves
 from ..tables.form import Tables
 
 _FLAGS = "-std=c99 -O2"
@@ -49,6 +52,10 @@ def readme(tables: Tables) -> str:
             "leaves out what is not called. `model.c` needs the maths library only where an",
             "activation does (`-lm`); `main.c` does, for percentages.",
             "",
+            "`trellis_run` returns -1, and computes nothing, for an input that holds a NaN or an",
+            "infinity.",
+            *(_recorded(tables.notes["recording"]) if tables.notes.get("recording") else ()),
+            "",
             "These files were written by Trellis and may be used under any licence.",
             "",
         ]
@@ -73,9 +80,26 @@ def _use(tables: Tables, recognises: bool) -> str:
     )
 
 
+def _recorded(recording: dict[str, Any]) -> list[str]:
+    lines = [
+        "",
+        f"`trellis_input` averages a recording over {recording['chunks']} chunks, centres it and",
+        "divides it by one number. It does so in single precision, and carries along what its sums",
+        "lose by rounding: compile without `-ffast-math` (and Intel's compiler with",
+        "`-fp-model=precise`), which would take that for zero.",
+    ]
+    if waves(recording):
+        lines += [
+            "The network reads waves rather than moments: of each joint's x, y and z, the",
+            "coefficients of the orthonormal cosine transform (DCT-II) over the chunks, slowest",
+            f"first. The transform takes {12 * recording['chunks']:,} bytes of stack.",
+        ]
+    return lines
+
+
 def _call_recording() -> list[str]:
     return [
-        "trellis_input(recording, frames, scratch);   /* chunked and normalised, in place */",
+        "trellis_input(recording, frames, scratch);   /* what the network reads of a recording */",
         "trellis_run(scratch, output, scratch);       /* output[i] is of trellis_classes[i] */",
     ]
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from ...errors import TrellisError
 from ...files import check_writable, replacing
+from ..folder import made
 from ..format.write import to_bytes
 from ..prepare import prepared
-from ..recording import Recording
+from ..recording import Recording, cosine_table, waves
 from ..tables.form import Tables
 from .model import header, program, source
 from .readme import readme
@@ -45,21 +45,15 @@ class Exported:
 
 def write_c(tables: Tables, folder: str | os.PathLike[str]) -> Exported:
     """Write tables as C. The folder is made if need be; its other files are left alone."""
-    path = Path(folder)
-    if path.exists() and not path.is_dir():
-        raise TrellisError(f"cannot write C to {str(path)!r}: it is a file; name a folder")
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise TrellisError(f"cannot make the folder {str(path)!r}: {error.strerror}") from None
     texts = (header(tables), source(tables), program(tables), readme(tables))
     contents = [*(text.encode() for text in texts), to_bytes(tables)]
-    paths = [path / name for name in FILES]
-    for target in paths:
-        check_writable(target)
-    with replacing(*paths) as drafts:
-        for draft, content in zip(drafts, contents, strict=True):
-            draft.write_bytes(content)
+    with made(folder, "C") as path:
+        paths = [path / name for name in FILES]
+        for target in paths:
+            check_writable(target)
+        with replacing(*paths) as drafts:
+            for draft, content in zip(drafts, contents, strict=True):
+                draft.write_bytes(content)
     return Exported(
         path, tables.weights, tables.units, tables.uses, len(contents[-1]), flash(tables),
         4 * (tables.size + tables.output_units),
@@ -75,6 +69,9 @@ def flash(tables: Tables) -> int:
         total += 20 + index * (2 * len(step.fan) + len(step.terms) + len(step.others))
         total += index * 2 * len(step.outs) + value * len(step.weights)
         total += 4 * len(step.fan) * (bool(np.any(step.bias)) + bool(np.any(step.scale != 1)))
+    recording = tables.notes.get("recording")
+    if recording and waves(recording):
+        total += 4 * len(cosine_table(recording["chunks"]))
     return total
 
 

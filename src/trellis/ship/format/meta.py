@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ...errors import TrellisError
+from ..recording import BASES
 from ..tables.form import VALUES
 
 
@@ -36,9 +37,18 @@ def _check_recording(recording: Any, inputs: list[list[int]]) -> None:
         and isinstance(recording.get("scale"), float | int)
         and math.isfinite(recording["scale"])
         and recording["scale"] > 0
+        and recording.get("basis", BASES[0]) in BASES
+        and _body(recording.get("body"), len(recording["joints"]))
     )
     if not sound or [inputs] != [[[len(recording["joints"]), 3 * recording["chunks"]]]]:
         raise TrellisError("its META says of recordings what does not fit its inputs")
+
+
+def _body(value: Any, joints: int) -> bool:
+    if value is None:
+        return True
+    four = isinstance(value, list) and len(value) == 4
+    return four and all(_whole(joint, 0, joints - 1) for joint in value)
 
 
 def _shape(value: Any) -> bool:

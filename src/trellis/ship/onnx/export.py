@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
@@ -57,13 +57,20 @@ class Exported:
         )
 
 
-def export_onnx(model: nn.Module, example_inputs: Any, path: str | PathLike[str]) -> Exported:
+def export_onnx(
+    model: nn.Module,
+    example_inputs: Any,
+    path: str | PathLike[str],
+    *,
+    notes: Mapping[str, str] | None = None,
+) -> Exported:
     """Write a model, compacted as a rule, as ONNX, once ONNX Runtime agrees with PyTorch on it.
 
     The batch stays open where the model's first dimension is one. Weights that are mostly zero
     are stored as sparse initializers. The file is checked by ``onnx.checker`` and run against
     PyTorch on random inputs before it is put in place; outputs that differ by more than 1e-5 of
-    the largest are an error. Needs ``pip install 'trellis-prune[onnx]'``.
+    the largest are an error. ``notes`` become the file's metadata: what its inputs are, say. Needs
+    ``pip install 'trellis-prune[onnx]'``.
 
     >>> import tempfile, trellis
     >>> small = trellis.compact(nn.Linear(4, 2), torch.zeros(1, 4))
@@ -86,6 +93,7 @@ def export_onnx(model: nn.Module, example_inputs: Any, path: str | PathLike[str]
                 f"PyTorch cannot write {type(model).__name__} as ONNX: {_first(error)}"
             ) from error
         _tidy(proto)
+        onnx.helper.set_model_props(proto, dict(notes or {}))
         zeros = _zeros(onnx, proto)
         dense_size = len(proto.SerializeToString())
         # ONNX's own inference of shapes does not look into sparse initializers.

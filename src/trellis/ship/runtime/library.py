@@ -17,8 +17,8 @@ from .compiler import compiler, native_flags
 
 SOURCES = ("native.c", "reader.c", "plan.c", "single.c", "lanes.c")
 HEADERS = (
-    "activation.h", "bits.h", "chunk.h", "half.h", "kernel.h", "lanes.h", "native.h", "plan.h",
-    "reader.h", "tables.h",
+    "activation.h", "bits.h", "chunk.h", "cosine.h", "half.h", "kernel.h", "lanes.h", "native.h",
+    "plan.h", "reader.h", "tables.h", "turn.h", "wide.h",
 )  # fmt: skip
 FLAGS = ("-std=gnu99", "-O3", "-fPIC", "-shared", "-fvisibility=hidden")
 
@@ -36,7 +36,8 @@ def library() -> ctypes.CDLL:
         "trellis_scratch": (size, [pointer, size]),
         "trellis_predict": (None, [pointer, pointer, size, pointer, pointer]),
         "trellis_recorded": (
-            ctypes.c_int, [pointer, size, size, size, pointer, size, ctypes.c_float, pointer]
+            ctypes.c_int,
+            [pointer, size, size, size, pointer, size, ctypes.c_float, *[pointer] * 4],
         ),
     }  # fmt: skip
     for name, (result, arguments) in declared.items():

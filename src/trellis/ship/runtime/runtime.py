@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ...errors import TrellisError
 from ..format.read import content, read_meta
 from .library import library
+from .recorded import recorded
 
 Floats = NDArray[np.float32]
 
@@ -91,12 +92,12 @@ class Runtime:
         return results[0] if len(results) == 1 else tuple(results)
 
     def prepared(self, recordings: Sequence[Any]) -> Floats:
-        """Recordings, (frames, joints, 3) each, as inputs: chunked and normalised, in C."""
+        """Recordings, (frames, joints, 3) each, as inputs: chunked, normalised and, where the
+        network reads waves, transformed, in C."""
         if self.recording is None:
             raise TrellisError("this model says nothing of recordings: give its inputs to predict")
-        joints, chunks = len(self.recording["joints"]), self.recording["chunks"]
-        roots = np.array(self.recording["roots"], np.uintc)
-        made = np.empty((len(recordings), joints, chunks * 3), np.float32)
+        joints = len(self.recording["joints"])
+        made = np.empty((len(recordings), joints, self.recording["chunks"] * 3), np.float32)
         for number, given in enumerate(recordings):
             frames = np.ascontiguousarray(_array(given))
             if frames.shape[1:] != (joints, 3) or len(frames) == 0 or not np.isfinite(frames).all():
@@ -104,10 +105,7 @@ class Runtime:
                     f"recording {number} has the shape {frames.shape}; at least one frame of "
                     f"({joints}, 3) finite numbers is expected"
                 )
-            self._library.trellis_recorded(
-                frames.ctypes.data, len(frames), joints, chunks, roots.ctypes.data, len(roots),
-                self.recording["scale"], made[number].ctypes.data,
-            )  # fmt: skip
+            made[number] = recorded(frames, self.recording)
         return made
 
     def _run(self, x: Floats) -> Floats:

@@ -57,22 +57,30 @@ def built(tables: Tables) -> bytes:
         "model.c": source(tables),
         "exports.c": packaged("exports.c"),
     }
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8")
-        objects = []
-        for name in ("model", "exports"):
-            objects.append(str(folder / f"{name}.o"))
-            tools.cc.run([*_COMPILED, "-c", "-o", objects[-1], str(folder / f"{name}.c")])
-        target = folder / "model.wasm"
-        if "#define TRELLIS_NO_MATH" in texts["model.c"]:
-            options = ["--no-entry", "--strip-all", "-z", _STACK]
-            tools.linker.run([*options, "-o", str(target), *objects])
-        else:
-            options = ["-O3", "-mexec-model=reactor", "-Wl,--strip-all", f"-Wl,-z,{_STACK}"]
-            tools.cc.run([*options, "-o", str(target), *objects, "-lm"])
-        return target.read_bytes()
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            return _compiled(tools, texts, Path(scratch))
+    except OSError as error:
+        raise TrellisError(
+            f"cannot build WebAssembly in {tempfile.gettempdir()!r}: {error.strerror or error}"
+        ) from error
+
+
+def _compiled(tools: Toolchain, texts: dict[str, str], folder: Path) -> bytes:
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    objects = []
+    for name in ("model", "exports"):
+        objects.append(str(folder / f"{name}.o"))
+        tools.cc.run([*_COMPILED, "-c", "-o", objects[-1], str(folder / f"{name}.c")])
+    target = folder / "model.wasm"
+    if "#define TRELLIS_NO_MATH" in texts["model.c"]:
+        options = ["--no-entry", "--strip-all", "-z", _STACK]
+        tools.linker.run([*options, "-o", str(target), *objects])
+    else:
+        options = ["-O3", "-mexec-model=reactor", "-Wl,--strip-all", f"-Wl,-z,{_STACK}"]
+        tools.cc.run([*options, "-o", str(target), *objects, "-lm"])
+    return target.read_bytes()
 
 
 def packaged(name: str) -> str:

@@ -7,7 +7,7 @@ from ..tables.form import Tables
 _PAGE = "| `index.html` | all of it in one page that needs nothing else: open it from disk |"
 _RECORDED = """\
 
-A recording may have any length; it is chunked and normalised by the same C:
+A recording may have any length; the same C makes of it what the network reads:
 
 ```js
 const output = network.recorded(places, frames);  // x y z of each joint, frame after frame
@@ -38,6 +38,7 @@ def readme(tables: Tables, size: int, page: bool) -> str:
         f"  // a Float32Array of {tables.output_units} outputs",
         "```",
     ]
+    lines += ["", "A number that is not finite is a `RangeError`."]
     if tables.notes.get("recording"):
         lines.append(_RECORDED.rstrip())
     return "\n".join([*lines, "", "These files may be used under any licence.", ""])

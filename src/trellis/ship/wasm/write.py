@@ -12,6 +12,7 @@ from torch import nn
 
 from ...errors import TrellisError
 from ...files import check_writable, replacing
+from ..folder import made
 from ..prepare import prepared
 from ..recording import Recording
 from ..tables.form import Tables
@@ -53,30 +54,24 @@ def write_wasm(
     if scene is not None:
         _check(tables, scene)
     toolchain()  # before anything is made
-    path = Path(folder)
-    if path.exists() and not path.is_dir():
-        raise TrellisError(f"cannot write to {str(path)!r}: it is a file; name a folder")
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise TrellisError(f"cannot make the folder {str(path)!r}: {error.strerror}") from None
-    wasm = built(tables)
     module = packaged("model.js") + "\nexport {openNetwork};\n"
-    contents = {
-        "model.wasm": wasm,
-        "model.mjs": module.encode(),
-        "README.md": readme(tables, len(wasm), scene is not None).encode(),
-    }
     recordings = 0
-    if scene is not None:
-        contents["index.html"] = page(tables, wasm, scene, title).encode()
-        recordings = sum(len(clip["data"]) for clip in scene.packed()["clips"])
-    paths = [path / name for name in contents]
-    for target in paths:
-        check_writable(target)
-    with replacing(*paths) as drafts:
-        for draft, content in zip(drafts, contents.values(), strict=True):
-            draft.write_bytes(content)
+    with made(folder, "WebAssembly") as path:
+        wasm = built(tables)
+        contents = {
+            "model.wasm": wasm,
+            "model.mjs": module.encode(),
+            "README.md": readme(tables, len(wasm), scene is not None).encode(),
+        }
+        if scene is not None:
+            contents["index.html"] = page(tables, wasm, scene, title).encode()
+            recordings = sum(len(clip["data"]) for clip in scene.packed()["clips"])
+        paths = [path / name for name in contents]
+        for target in paths:
+            check_writable(target)
+        with replacing(*paths) as drafts:
+            for draft, content in zip(drafts, contents.values(), strict=True):
+                draft.write_bytes(content)
     return Exported(
         path, tables.weights, tables.uses, len(wasm),
         len(contents["index.html"]) - recordings if scene is not None else None,

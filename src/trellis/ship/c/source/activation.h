@@ -16,15 +16,20 @@ static inline float trellis_clamp(float x, float low, float high) {
     return x < low ? low : x > high ? high : x;
 }
 
-/* Signs are as good as random: a branch on them would be mispredicted half of the time, and
- * WebAssembly has no other way to choose between two floats. */
+/* Signs are as good as random: a branch on them would be mispredicted half of the time. Of these
+ * two ways, clang makes a branch of the first and gcc of the second; WebAssembly chooses between
+ * integers alone without one. */
 static inline float trellis_relu(float x) {
+#if !defined(__clang__) || defined(__wasm__)
     union {
         float value;
         uint32_t bits;
     } u = {x};
     u.bits &= (u.bits >> 31) - 1u;
     return u.value;
+#else
+    return x > 0.0f ? x : 0.0f;
+#endif
 }
 
 static inline float trellis_activate(unsigned act, float a, float b, float x) {

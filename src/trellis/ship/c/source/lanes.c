@@ -1,15 +1,11 @@
 /* Batches: the kernel with a sample in each lane.
  * Generated and run-time code of Trellis may be used under any licence.
  */
-#define TRELLIS_LANES 16
+#include "native.h"
+
+#define TRELLIS_LANES TRELLIS_ABREAST
 
 #include "lanes.h"
-
-/* Vectors wider than the machine's are passed in memory, which concerns nobody outside this file. */
-#if defined(__GNUC__)
-#pragma GCC diagnostic ignored "-Wpsabi"
-#endif
-
 #include "activation.h"
 #include "kernel.h"
 

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "chunk.h"
+#include "cosine.h"
+#include "turn.h"
 #include "lanes.h"
 #include "reader.h"
 #include "plan.h"
@@ -106,9 +108,12 @@ void trellis_predict(
 
 int trellis_recorded(
     const float *recording, size_t frames, size_t joints, size_t chunks, const unsigned *roots,
-    size_t count, float scale, float *input
+    size_t count, float scale, float *input, const unsigned *body, const float *table,
+    float *work
 ) {
     if (trellis_chunk(recording, frames, joints, chunks, input) != 0) return -1;
     trellis_normalise(input, joints, chunks, roots, count, scale);
+    if (body) trellis_turn(input, joints, chunks, body);
+    if (table) trellis_cosines(input, joints, chunks, table, work);
     return 0;
 }

@@ -13,7 +13,14 @@
 #define TRELLIS_API __attribute__((visibility("default")))
 #endif
 
-#define TRELLIS_ABREAST 16 /* samples side by side in a batch */
+/* Samples side by side in a batch: as many as a vector has lanes. */
+#if defined(__AVX512F__)
+#define TRELLIS_ABREAST 16
+#elif defined(__AVX__)
+#define TRELLIS_ABREAST 8
+#else
+#define TRELLIS_ABREAST 4
+#endif
 
 typedef struct trellis_model trellis_model;
 
@@ -32,9 +39,11 @@ TRELLIS_API size_t trellis_scratch(const trellis_model *model, size_t batch);
 TRELLIS_API void trellis_predict(
     const trellis_model *model, const float *inputs, size_t batch, float *outputs, void *scratch);
 
-/* A recording as an input. See chunk.h. Returns 0, or -1 where there is nothing to chunk. */
+/* A recording as an input. See chunk.h; with a body, turn.h; with a table, cosine.h, which needs
+ * 3 * chunks numbers of work memory. Returns 0, or -1 where there is nothing to chunk. */
 TRELLIS_API int trellis_recorded(
     const float *recording, size_t frames, size_t joints, size_t chunks, const unsigned *roots,
-    size_t count, float scale, float *input);
+    size_t count, float scale, float *input, const unsigned *body, const float *table,
+    float *work);
 
 #endif

@@ -6,11 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__AVX512F__)
-#define PLANNED 1
-#else
-#define PLANNED 0 /* without wide gathers the plain kernel is as good */
-#endif
+#define WIDE TRELLIS_ROOM
 
 /* A row to be put into a slice. */
 typedef struct {
@@ -21,7 +17,7 @@ typedef struct {
 } row;
 
 static uint32_t vectors_of(const uint32_t *offsets, uint32_t count) {
-    return (offsets[count - 1] - offsets[0]) / TRELLIS_WIDE + 1;
+    return (offsets[count - 1] - offsets[0]) / WIDE + 1;
 }
 
 /* In hundredths of a cycle, roughly: a gathered term, a vector of neighbours, and what results
@@ -53,8 +49,8 @@ static void plan_lanes(
         l->mask = 0;
         l->out = TRELLIS_SCATTERED;
         int together = 1;
-        for (; n < count && offsets[n] - offsets[0] < (v + 1) * TRELLIS_WIDE; n++, found++) {
-            const uint32_t lane = offsets[n] - offsets[0] - v * TRELLIS_WIDE;
+        for (; n < count && offsets[n] - offsets[0] < (v + 1) * WIDE; n++, found++) {
+            const uint32_t lane = offsets[n] - offsets[0] - v * WIDE;
             l->mask = (uint16_t)(l->mask | 1u << lane);
             l->outs[lane] = outs[n];
             together &= found == 0 || outs[n] == outs[n - 1] + 1;
@@ -66,10 +62,10 @@ static void plan_lanes(
 static void plan_slice(trellis_part *p, const row *rows, uint32_t count, size_t *vector) {
     trellis_slice *s = &p->slice[p->slices];
     const uint32_t width = rows[count - 1].fan; /* fans ascend */
-    float *bias = p->bias + (size_t)p->slices * TRELLIS_WIDE;
-    uint32_t *outs = p->outs + (size_t)p->slices * TRELLIS_WIDE;
-    int together = count == TRELLIS_WIDE;
-    for (uint32_t r = 0; r < TRELLIS_WIDE; r++) {
+    float *bias = p->bias + (size_t)p->slices * WIDE;
+    uint32_t *outs = p->outs + (size_t)p->slices * WIDE;
+    int together = count == WIDE;
+    for (uint32_t r = 0; r < WIDE; r++) {
         const row *from = &rows[r < count ? r : 0];
         /* Beyond its end a row reads its first term again, with weight zero; one that has no terms
          * reads what the longest row does. */
@@ -81,7 +77,7 @@ static void plan_slice(trellis_part *p, const row *rows, uint32_t count, size_t 
             const int real = r < count && t < from->fan;
             const uint32_t at = real ? from->terms[t] + from->offset
                                      : first->terms[0] + first->offset;
-            const size_t place = (*vector + t) * TRELLIS_WIDE + r;
+            const size_t place = (*vector + t) * WIDE + r;
             if (p->near) p->near[place] = (uint16_t)at;
             else p->far[place] = at;
             p->weights[place] = real ? from->weights[t] : 0.0f;
@@ -103,7 +99,7 @@ static extent plan_rows(trellis_part *p, int fill) {
     const trellis_tables *m = &p->alone;
     const uint32_t *terms = m->terms, *offsets = m->offsets, *outs = m->outs;
     const float *weights = m->weights;
-    row rows[TRELLIS_WIDE];
+    row rows[WIDE];
     uint32_t waiting = 0;
     for (uint32_t g = 0; g < p->step->groups; g++) {
         const uint32_t fan = m->fan[g], count = m->count[g];
@@ -124,7 +120,7 @@ static extent plan_rows(trellis_part *p, int fill) {
             for (uint32_t n = 0; n < count; n++) {
                 const row made = {terms, weights, fan, offsets[n], outs[n], m->bias[g]};
                 rows[waiting++] = made;
-                if (waiting < TRELLIS_WIDE) continue;
+                if (waiting < WIDE) continue;
                 if (fill) plan_slice(p, rows, waiting, &e.vectors);
                 else e.vectors += fan;
                 e.slices++;
@@ -150,11 +146,11 @@ static int plan_part(trellis_part *p) {
     p->run = some(e.runs, sizeof *p->run, &failed);
     p->lanes = some(e.lanes, sizeof *p->lanes, &failed);
     p->slice = some(e.slices, sizeof *p->slice, &failed);
-    p->weights = some(e.vectors, TRELLIS_WIDE * sizeof *p->weights, &failed);
-    p->bias = some(e.slices, TRELLIS_WIDE * sizeof *p->bias, &failed);
-    p->outs = some(e.slices, TRELLIS_WIDE * sizeof *p->outs, &failed);
-    if (p->alone.size < 0xffffu) p->near = some(e.vectors, TRELLIS_WIDE * sizeof *p->near, &failed);
-    else p->far = some(e.vectors, TRELLIS_WIDE * sizeof *p->far, &failed);
+    p->weights = some(e.vectors, WIDE * sizeof *p->weights, &failed);
+    p->bias = some(e.slices, WIDE * sizeof *p->bias, &failed);
+    p->outs = some(e.slices, WIDE * sizeof *p->outs, &failed);
+    if (p->alone.size < 0xffffu) p->near = some(e.vectors, WIDE * sizeof *p->near, &failed);
+    else p->far = some(e.vectors, WIDE * sizeof *p->far, &failed);
     if (failed) return 0;
     plan_rows(p, 1);
     p->runs = (uint32_t)e.runs;
@@ -179,7 +175,7 @@ trellis_plan *trellis_planned(const trellis_tables *tables) {
     if (!plan) return NULL;
     plan->part = calloc(tables->steps + 1u, sizeof *plan->part);
     /* A spare place, and what the last vector of a run may read and not use. */
-    plan->room = (size_t)tables->size + 1 + 2 * TRELLIS_WIDE;
+    plan->room = (size_t)tables->size + 1 + 2 * WIDE;
     trellis_tables at = *tables;
     for (; plan->part && plan->steps < tables->steps; plan->steps++) {
         trellis_part *p = &plan->part[plan->steps];
@@ -187,7 +183,7 @@ trellis_plan *trellis_planned(const trellis_tables *tables) {
         p->alone = at;
         p->alone.steps = 1;
         p->alone.step = p->step;
-        if (PLANNED && p->step->kind == TRELLIS_SUM && !plan_part(p)) {
+        if (TRELLIS_PLANNED && p->step->kind == TRELLIS_SUM && !plan_part(p)) {
             plan->steps++;
             trellis_drop(plan);
             return NULL;

@@ -1,9 +1,10 @@
 /* One sample at a time, on wide vectors: how each step is computed is settled when a model is
  * opened.
  *
- * A group whose instances lie side by side is a *run*: one weight times sixteen neighbours at
- * once, no address looked up. All other rows of a sum are cut into *slices*, sixteen rows abreast,
- * whose terms are gathered from memory. Rows come in order of their fan, so a slice wastes little.
+ * A group whose instances lie side by side is a *run*: one weight times a vector of neighbours at
+ * once, no address looked up. All other rows of a sum are cut into *slices*, as many rows abreast
+ * as a vector has lanes, whose terms are gathered from memory. Rows come in order of their fan, so
+ * a slice wastes little.
  * Generated and run-time code of Trellis may be used under any licence.
  */
 #ifndef TRELLIS_PLAN_H
@@ -11,7 +12,16 @@
 
 #include "tables.h"
 
+/* Lanes of a vector; 0 where there are no gathers, and the plain kernel is as good. */
+#if defined(__AVX512F__)
 #define TRELLIS_WIDE 16
+#elif defined(__AVX2__) && defined(__FMA__)
+#define TRELLIS_WIDE 8
+#else
+#define TRELLIS_WIDE 0
+#endif
+#define TRELLIS_PLANNED (TRELLIS_WIDE > 0)
+#define TRELLIS_ROOM (TRELLIS_PLANNED ? TRELLIS_WIDE : 1) /* of arrays that are there anyway */
 
 typedef struct {
     uint32_t first, fan, vectors; /* reads from `first` on; so many vectors of results */
@@ -24,12 +34,12 @@ typedef struct {
 typedef struct {
     uint32_t out;
     uint16_t mask;
-    uint32_t outs[TRELLIS_WIDE];
+    uint32_t outs[TRELLIS_ROOM];
 } trellis_lanes;
 
 typedef struct {
     uint32_t width; /* vectors of terms */
-    uint32_t out;   /* the first of sixteen outs in a row, or TRELLIS_SCATTERED */
+    uint32_t out;   /* the first of a vector's outs in a row, or TRELLIS_SCATTERED */
 } trellis_slice;
 
 #define TRELLIS_SCATTERED 0xffffffffu

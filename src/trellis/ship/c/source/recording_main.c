@@ -63,7 +63,7 @@ static int told(int every) {
     double total = 0.0;
     int best = 0;
     if (trellis_input(recording, frames, scratch) != 0) return failed(0, "there are no frames");
-    if (trellis_run(scratch, output, scratch) != 0) return failed(0, "the model cannot run");
+    if (trellis_run(scratch, output, scratch) != 0) return failed(0, "the frames lead to a number that is not finite");
     for (int i = 1; i < TRELLIS_OUTPUTS; i++)
         if (output[i] > output[best]) best = i;
     for (int i = 0; i < TRELLIS_OUTPUTS; i++) total += exp((double)(output[i] - output[best]));

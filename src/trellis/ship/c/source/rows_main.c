@@ -24,7 +24,7 @@ static int run_all(trellis_line *line) {
         if (status == TRELLIS_TOO_FEW) return failed(number, "too few numbers for an input");
         if (status == TRELLIS_TOO_MANY) return failed(number, "too many numbers for an input");
         if (status < 0) return failed(number, "something that is no number");
-        if (trellis_run(scratch, output, scratch) != 0) return failed(number, "cannot run");
+        if (trellis_run(scratch, output, scratch) != 0) return failed(number, "something that is not finite");
         for (int i = 0; i < TRELLIS_OUTPUTS; i++)
             printf("%s%.9g", i ? "," : "", (double)output[i]);
         printf("\n");

@@ -6,41 +6,31 @@
 #include "activation.h"
 #include "kernel.h"
 
-#if defined(__AVX512F__)
-#include <immintrin.h>
+#if TRELLIS_PLANNED
+#include "wide.h"
 
-static inline __m512 finished(const trellis_step *s, __m512 v) {
-    if (s->act == TRELLIS_RELU) return _mm512_max_ps(v, _mm512_setzero_ps());
+static inline wide finished(const trellis_step *s, wide v) {
+    if (s->act == TRELLIS_RELU) return wide_relu(v);
     if (s->act == TRELLIS_NONE) return v;
     float lane[TRELLIS_WIDE];
-    _mm512_storeu_ps(lane, v);
+    wide_to(lane, v);
     for (int l = 0; l < TRELLIS_WIDE; l++)
         lane[l] = trellis_activate(s->act, s->a, s->b, lane[l]);
-    return _mm512_loadu_ps(lane);
-}
-
-static inline void put(const trellis_lanes *to, __m512 v, float *x) {
-    if (to->out != TRELLIS_SCATTERED) {
-        const unsigned count = (unsigned)__builtin_popcount(to->mask);
-        _mm512_mask_storeu_ps(
-            x + to->out, (__mmask16)((1u << count) - 1u), _mm512_maskz_compress_ps(to->mask, v));
-    } else {
-        _mm512_mask_i32scatter_ps(x, to->mask, _mm512_loadu_si512(to->outs), v, 4);
-    }
+    return wide_from(lane);
 }
 
 /* So many vectors at once: their sums stay in registers. */
 #define ACROSS(vectors)                                                                     \
     do {                                                                                    \
-        __m512 sum[vectors];                                                                \
-        for (int v = 0; v < vectors; v++) sum[v] = _mm512_set1_ps(r->bias);                 \
+        wide sum[vectors];                                                                  \
+        for (int v = 0; v < vectors; v++) sum[v] = wide_all(r->bias);                       \
         for (uint32_t t = 0; t < r->fan; t++) {                                             \
-            const __m512 w = _mm512_set1_ps(weights[t]);                                    \
+            const wide w = wide_all(weights[t]);                                            \
             const float *from = base + terms[t];                                            \
             for (int v = 0; v < vectors; v++)                                               \
-                sum[v] = _mm512_fmadd_ps(w, _mm512_loadu_ps(from + v * TRELLIS_WIDE), sum[v]); \
+                sum[v] = wide_fma(w, wide_from(from + v * TRELLIS_WIDE), sum[v]);           \
         }                                                                                   \
-        for (int v = 0; v < vectors; v++) put(lanes++, finished(p->step, sum[v]), x);       \
+        for (int v = 0; v < vectors; v++) wide_some(x, lanes++, finished(p->step, sum[v])); \
         base += vectors * TRELLIS_WIDE;                                                     \
         left -= vectors;                                                                    \
     } while (0)
@@ -59,49 +49,45 @@ static void ran(const trellis_part *p, float *x) {
     }
 }
 
-#define TERM(sum, j)                                                                        \
-    sum = _mm512_fmadd_ps(                                                                  \
-        _mm512_loadu_ps(weights + (j) * TRELLIS_WIDE),                                      \
-        _mm512_i32gather_ps(ADDRESSES(index + (j) * TRELLIS_WIDE), x, 4), sum)
+#define TERM(gather, sum, j)                                                                \
+    sum = wide_fma(                                                                         \
+        wide_from(weights + (j) * TRELLIS_WIDE), gather(x, index + (j) * TRELLIS_WIDE), sum)
 
-#define GATHERED(name, type)                                                                \
+#define GATHERED(name, type, gather)                                                        \
     static void name(const trellis_part *p, const type *index, float *x) {                  \
         const float *weights = p->weights;                                                  \
         for (uint32_t i = 0; i < p->slices; i++) {                                          \
             const trellis_slice *s = &p->slice[i];                                          \
-            __m512 a = _mm512_loadu_ps(p->bias + (size_t)i * TRELLIS_WIDE);                 \
-            __m512 b = _mm512_setzero_ps(), c = b, d = b;                                   \
+            const uint32_t *outs = p->outs + (size_t)i * TRELLIS_WIDE;                      \
+            wide a = wide_from(p->bias + (size_t)i * TRELLIS_WIDE);                         \
+            wide b = wide_all(0.0f), c = b, d = b;                                          \
             uint32_t t = 0;                                                                 \
             for (; t + 4 <= s->width; t += 4) {                                             \
-                TERM(a, 0);                                                                 \
-                TERM(b, 1);                                                                 \
-                TERM(c, 2);                                                                 \
-                TERM(d, 3);                                                                 \
+                TERM(gather, a, 0);                                                         \
+                TERM(gather, b, 1);                                                         \
+                TERM(gather, c, 2);                                                         \
+                TERM(gather, d, 3);                                                         \
                 index += 4 * TRELLIS_WIDE;                                                  \
                 weights += 4 * TRELLIS_WIDE;                                                \
             }                                                                               \
             for (; t < s->width; t++) {                                                     \
-                TERM(a, 0);                                                                 \
+                TERM(gather, a, 0);                                                         \
                 index += TRELLIS_WIDE;                                                      \
                 weights += TRELLIS_WIDE;                                                    \
             }                                                                               \
-            a = _mm512_add_ps(_mm512_add_ps(a, b), _mm512_add_ps(c, d));                    \
+            a = wide_add(wide_add(a, b), wide_add(c, d));                                   \
             if (s->out != TRELLIS_SCATTERED) {                                              \
-                if (p->step->adds) a = _mm512_add_ps(a, _mm512_loadu_ps(x + s->out));       \
-                _mm512_storeu_ps(x + s->out, finished(p->step, a));                         \
+                if (p->step->adds) a = wide_add(a, wide_from(x + s->out));                  \
+                wide_to(x + s->out, finished(p->step, a));                                  \
             } else {                                                                        \
-                const __m512i to = _mm512_loadu_si512(p->outs + (size_t)i * TRELLIS_WIDE);  \
-                if (p->step->adds) a = _mm512_add_ps(a, _mm512_i32gather_ps(to, x, 4));     \
-                _mm512_i32scatter_ps(x, to, finished(p->step, a), 4);                       \
+                if (p->step->adds) a = wide_add(a, wide_far(x, outs));                      \
+                wide_scatter(x, outs, finished(p->step, a));                                \
             }                                                                               \
         }                                                                                   \
     }
 
-#define ADDRESSES(from) _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(from)))
-GATHERED(gathered_near, uint16_t)
-#undef ADDRESSES
-#define ADDRESSES(from) _mm512_loadu_si512(from)
-GATHERED(gathered_far, uint32_t)
+GATHERED(gathered_near, uint16_t, wide_near)
+GATHERED(gathered_far, uint32_t, wide_far)
 
 void trellis_single(const trellis_plan *plan, float *x) {
     for (uint32_t i = 0; i < plan->steps; i++) {

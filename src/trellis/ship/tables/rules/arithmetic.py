@@ -15,6 +15,10 @@ from ..activation import Activation
 from ..network import Network, Reals, Signal, flat
 from ..registry import lowers
 
+# Entries from which on a mean over several dimensions is the mean of means, one dimension after
+# another: a picture of 64 by 64 then takes 128 terms in a table rather than 4,096.
+LARGE = 64
+
 
 def number(value: Any) -> Reals:
     return np.asarray(value.double().numpy() if isinstance(value, Tensor) else value, np.float64)
@@ -97,8 +101,11 @@ def reduced(net: Network, x: Signal, dims: Any, keepdim: bool, mean: bool) -> Si
     index = torch.arange(x.ids.numel()).reshape(x.shape)
     kept = [d for d in range(n) if d not in gone]
     size = math.prod(x.shape[d] for d in gone)
-    order = index.permute(*kept, *gone).reshape(-1).numpy()
     shape = tuple(1 if d in gone else x.shape[d] for d in range(n) if keepdim or d not in gone)
+    if mean and len(gone) > 1 and size >= LARGE:
+        last = reduced(net, x, gone[-1], keepdim=True, mean=True)
+        return Signal(reduced(net, last, gone[:-1], keepdim=True, mean=True).ids.reshape(shape))
+    order = index.permute(*kept, *gone).reshape(-1).numpy()
     rows = np.repeat(np.arange(len(order) // size), size)
     weights = np.full(len(order), 1.0 / size if mean else 1.0)
     return net.sums(shape, rows, flat(x)[order], weights, wiring=not mean)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ....errors import TrellisError
 from ....trace.rules.windows import adaptive, grid, pair, sliding
 from ..network import Network, Signal
 from ..registry import lowers
+from .arithmetic import LARGE
 from .convolution import windows
 
 
@@ -70,7 +72,17 @@ def avg_pool(
 def adaptive_avg(net: Network, x: Signal, size: Any) -> Signal:
     n = len(x.shape) - 2
     wanted = [s if s is not None else x.shape[2 + d] for d, s in enumerate(pair(size, n))]
-    taps = grid([adaptive(x.shape[2 + d], wanted[d]) for d in range(n)], x.shape[2:])
+    if math.prod(x.shape[2:]) >= LARGE * math.prod(wanted):
+        for d in range(n - 1, 0, -1):  # the mean of means: a window is a product of intervals
+            x = _averaged(net, x, [*x.shape[2 : 2 + d], wanted[d], *x.shape[3 + d :]])
+    return _averaged(net, x, wanted)
+
+
+def _averaged(net: Network, x: Signal, wanted: list[int]) -> Signal:
+    size = x.shape[2:]
+    if list(size) == wanted:
+        return x
+    taps = grid([adaptive(size[d], wanted[d]) for d in range(len(size))], size)
     rows, reads = windows(x, taps)
     return net.sums((*x.shape[:2], *wanted), rows, reads, 1.0 / np.bincount(rows)[rows])
 

@@ -14,13 +14,14 @@ EXPORTED(free) void *exported_free(void) { return &__heap_base; }
 EXPORTED(scratch) float *exported_scratch(void) { return scratch; }
 EXPORTED(output) float *exported_output(void) { return output; }
 
-/* From an input anywhere in memory, or at the beginning of scratch, to output. */
+/* From an input anywhere in memory, or at the beginning of scratch, to output. Not 0 where a number
+ * of it is not finite. */
 EXPORTED(run) int exported_run(const float *input) { return trellis_run(input, output, scratch); }
 
 #ifdef TRELLIS_FRAME
 EXPORTED(frame) size_t exported_frame(void) { return TRELLIS_FRAME; }
 
-/* Chunked and normalised, a recording becomes the input at the beginning of scratch. */
+/* What the network reads of a recording becomes the input at the beginning of scratch. */
 EXPORTED(prepare) int exported_prepare(const float *recording, size_t frames) {
     return trellis_input(recording, frames, scratch);
 }

@@ -24,7 +24,7 @@ async function openNetwork(bytes) {
   }
 
   function computed() {
-    if (wasm.run(wasm.scratch())) throw new Error("the network cannot run");
+    if (wasm.run(wasm.scratch())) throw new RangeError("a number that is not finite");
     return floats(wasm.output(), outputs).slice();
   }
 

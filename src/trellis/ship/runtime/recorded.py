@@ -1,0 +1,37 @@
+"""One recording as the input of a network, by the same C that a device runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..recording import cosine_table, divisor, waves
+from .library import library
+
+
+def recorded(frames: NDArray[np.float32], recording: Mapping[str, Any]) -> NDArray[np.float32]:
+    """(frames, joints, 3), contiguous, -> (joints, chunks · 3), as the notes of a `Recording` say.
+
+    >>> notes = {"joints": ["hand"], "chunks": 2, "roots": [0], "scale": 0.5}
+    >>> recorded(np.arange(12, dtype=np.float32).reshape(4, 1, 3), notes)
+    array([[-6., -6., -6.,  6.,  6.,  6.]], dtype=float32)
+    """
+    count, joints = frames.shape[:2]
+    chunks = recording["chunks"]
+    roots = np.array(recording["roots"], np.uintc)
+    made = np.empty((joints, chunks * 3), np.float32)
+    table = work = body = None
+    if recording.get("body"):
+        body = np.array(recording["body"], np.uintc)
+    if waves(recording):
+        table = np.append(cosine_table(chunks), np.float32(0))  # of one chunk, it is empty
+        work = np.empty(3 * chunks, np.float32)
+    library().trellis_recorded(
+        frames.ctypes.data, count, joints, chunks, roots.ctypes.data, len(roots),
+        divisor(recording), made.ctypes.data,
+        *(None if each is None else each.ctypes.data for each in (body, table, work)),
+    )  # fmt: skip
+    return made

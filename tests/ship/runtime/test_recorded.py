@@ -1,0 +1,126 @@
+"""Recordings as inputs, in C: what numpy makes of them in double precision, to float rounding."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests.ship.tools import tool
+from trellis.errors import TrellisError
+from trellis.ship.format.meta import checked_meta
+from trellis.ship.recording import BASES, Recording
+from trellis.ship.runtime.recorded import recorded
+from trellis.skeleton.chunks import chunked
+from trellis.skeleton.cosines import cosines
+from trellis.skeleton.normalisation import Normalisation
+
+JOINTS = ("hip", "knee", "foot", "hand")
+ROOTS, SCALE = (1, 3), 0.37
+Array = NDArray[np.float32]
+Body = tuple[int, ...] | None
+
+
+@pytest.fixture(autouse=True)
+def _needs_a_compiler() -> None:
+    tool("gcc", "clang", "cc")
+
+
+def moving(frames: int, far: float) -> Array:
+    rng = np.random.default_rng(frames)
+    return (far + rng.normal(size=(frames, len(JOINTS), 3))).astype(np.float32)
+
+
+def made(x: Array, chunks: int, basis: str, body: Body = None) -> Array:
+    return recorded(x, Recording(JOINTS, chunks, ROOTS, SCALE, basis, body).notes())
+
+
+def wanted(x: Array, chunks: int, body: Body = None) -> Array:
+    return Normalisation(ROOTS, SCALE, body)(chunked([x], chunks))[0]
+
+
+def rounding(x: Array) -> float:
+    """Of one place, after normalisation."""
+    return float(np.spacing(np.abs(x).max()) / SCALE)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 70), st.integers(1, 300), st.sampled_from([0.0, 10.0, -1e3, 1e6]),
+)  # fmt: skip
+def test_chunks(chunks: int, frames: int, far: float) -> None:
+    """A place is rounded once on its way to a chunk; the origin may then be rounded otherwise."""
+    x = moving(frames, far)
+    found = made(x, chunks, "chunks")
+    assert np.abs(found - wanted(x, chunks)).max() <= 2.01 * rounding(x)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 140), st.integers(1, 300))
+def test_cosines(chunks: int, frames: int) -> None:
+    x = moving(frames, 0.0)
+    places = wanted(x, chunks).reshape(len(JOINTS), chunks, 3).astype(np.float64)
+    waves = np.einsum("km,jmx->jkx", cosines(chunks), places).reshape(len(JOINTS), -1)
+    found = made(x, chunks, "cosines")
+    assert np.abs(found - waves).max() <= 2e-6 * max(np.abs(waves).max(), np.abs(places).max())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 70), st.integers(1, 300), st.permutations(range(4)), st.floats(-50, 50))
+def test_turned(chunks: int, frames: int, body: list[int], far: float) -> None:
+    x = moving(frames, far)
+    x[:, 1:] += 9 * np.eye(3, dtype=np.float32)  # apart, so that axes are sure
+    right = wanted(x, chunks, tuple(body))
+    found = made(x, chunks, "chunks", tuple(body))
+    assert np.abs(right - wanted(x, chunks)).max() > 0.1
+    assert np.abs(found - right).max() <= 1e-5 * np.abs(right).max()
+
+
+@pytest.mark.parametrize("other", [0, 1, 2])
+def test_a_body_that_points_nowhere_is_not_turned(other: int) -> None:
+    x = moving(9, 0.0)
+    x[:, 3] = x[:, 0]  # from there to there, up or across; or all four in a line
+    if other == 2:
+        x[:] = x[:, :1] * np.arange(1, 5, dtype=np.float32)[:, None]
+    body = [(0, 3, 1, 2), (1, 2, 0, 3), (0, 1, 2, 3)][other]
+    for basis in BASES:
+        np.testing.assert_array_equal(made(x, 4, basis, body), made(x, 4, basis))
+    np.testing.assert_array_equal(wanted(x, 4, body), wanted(x, 4))
+
+
+@pytest.mark.parametrize("chunks", [1, 32])
+@pytest.mark.parametrize("far", [0.0, 1e3, -1e6])
+def test_a_hundred_thousand_frames(far: float, chunks: int) -> None:
+    """Where plain sums in single precision are far off."""
+    x = moving(100_000, far)
+    right = wanted(x, chunks)
+    assert np.abs(made(x, chunks, "chunks") - right).max() <= 1.01 * rounding(x)
+    plain = np.cumsum(x, axis=0, dtype=np.float32)[-1] / np.float32(len(x))
+    exact = x.mean(axis=0, dtype=np.float64)
+    assert np.abs(plain - exact).max() > 2 * np.spacing(np.float32(np.abs(exact).max()))
+
+
+def test_what_is_not_finite_stays_so() -> None:
+    for value in (np.nan, np.inf, -np.inf):
+        for chunks in (2, 5, 40):
+            x = moving(20, 0.0)
+            x[7, 2, 1] = value
+            for basis in BASES:
+                assert not np.isfinite(made(x, chunks, basis)).all()
+
+
+def test_other_bases_are_refused() -> None:
+    with pytest.raises(TrellisError, match=r"basis='waves' is none of 'chunks', 'cosines'"):
+        Recording(JOINTS, 4, ROOTS, SCALE, "waves")
+    notes = Recording(JOINTS, 4, ROOTS, SCALE, "cosines").notes()
+    meta = {"values": "fp32", "inputs": [[4, 12]], "outputs": [[3]], "recording": notes}
+    assert checked_meta(meta)["recording"]["basis"] == "cosines"
+    assert "basis" not in Recording(JOINTS, 4, ROOTS, SCALE).notes()  # as files were before
+    for body in ([0, 1, 2], [0, 1, 2, 4], [0, 1, 2, -1], "0123", [0, 1, 2, True]):
+        with pytest.raises(TrellisError, match="recordings"):
+            checked_meta(meta | {"recording": notes | {"body": body}})
+    for wrong in ("waves", None, 3, ["cosines"]):
+        with pytest.raises(TrellisError, match="recordings"):
+            checked_meta(meta | {"recording": notes | {"basis": wrong}})
