@@ -8,6 +8,7 @@ import { hatch } from "./layers";
 import { facts } from "./provenance";
 
 const ROW = 34;
+const WORST = 10; // layers that are told of at once
 
 export function auditPage(audit: Audited): { parts: HTMLElement[]; figures: Figure[] } {
   let worst = false;
@@ -63,15 +64,34 @@ export function auditPage(audit: Audited): { parts: HTMLElement[]; figures: Figu
       tile("Outputs reached", `${count(audit.outputs_reached)}`, `of ${count(audit.outputs)}`),
     ),
   );
-  const words = h(
-    "section",
-    { id: "words" },
-    h("h2", {}, "In words, the worst first"),
-    h("ol", { class: "words" }, ...audit.words.map((text) => h("li", {}, ...named(text)))),
-  );
+  const words = h("section", { id: "words" }, h("h2", {}, "In words, the worst first"), ...told(audit.words));
   const layers = h("section", {}, h("h2", {}, "Where it is lost"), figure.root);
   const from = h("section", {}, h("h2", {}, "Provenance"), facts(audit.facts));
   return { parts: [head, words, layers, from], figures: [figure] };
+}
+
+// What is said of layers as a list, the worst of them open; what is said of all stands around it.
+function told(words: string[]): HTMLElement[] {
+  const first = words.findIndex((text) => text.startsWith("`"));
+  if (first < 0) return words.map((text) => h("p", {}, text));
+  const layers = words.filter((text) => text.startsWith("`"));
+  const list = (items: string[], start: number): HTMLElement =>
+    h("ol", { class: "words", start }, ...items.map((text) => h("li", {}, ...named(text))));
+  const rest = layers.slice(WORST);
+  const more = h(
+    "details",
+    {},
+    h("summary", {}, `${several(rest.length, "layer")} more`),
+    list(rest, WORST + 1),
+  );
+  return [
+    ...words.slice(0, first).map((text) => h("p", {}, text)),
+    list(layers.slice(0, WORST), 1),
+    ...(rest.length > 0 ? [more] : []),
+    ...words
+      .slice(first + layers.length)
+      .map((text) => h("p", { class: "aside" }, `${text[0]!.toUpperCase()}${text.slice(1)}.`)),
+  ];
 }
 
 // A layer's name at the start of a sentence, set as a name.

@@ -1,15 +1,13 @@
-// A network with too many connections to tell apart: joints, heads and classes, joined by bundles.
-import type { Bundles, Network, Skeleton } from "./data";
+// A network with too many connections to tell apart: joints, the heads of each block and classes,
+// joined by bundles.
+import type { Bundles, Network, Quantised, Skeleton } from "./data";
 import type { Columns } from "./columns";
 import { unpacked } from "./dom";
 import { curve, heights, rowsOf } from "./lines";
+import type { Span } from "./strokes";
 
 export interface Bundle {
   d: string;
-  from: "joint" | "head";
-  joint: number; // -1 for bundles behind a head
-  head: number;
-  label: number; // -1 for bundles before a head
   branch: number;
   width: number;
 }
@@ -18,7 +16,7 @@ export interface Bundled {
   shown: Bundle[];
   all: number;
   carried: number; // the part of all flow that is drawn
-  heads: { head: number; top: number; bottom: number }[];
+  heads: Span[][]; // of each block
   classY: number[];
   // Bundles of one class, or of one joint, as wide as their part of it.
   ofClass: (label: number) => Bundle[];
@@ -26,7 +24,15 @@ export interface Bundled {
 }
 
 const MOST = 1500;
-const DRAWN = 0.95;
+const DRAWN = 0.95; // of all that flows
+const LIT = 0.85; // of what flows to a class, or from a joint
+
+interface Link {
+  flow: number;
+  make: (width: number) => Bundle;
+}
+type Table = number[][];
+type Cube = (a: number, b: number, c: number) => number;
 
 export function bundled(
   network: Network,
@@ -35,119 +41,189 @@ export function bundled(
   columns: Columns,
   places: [number, number][],
 ): Bundled {
-  const [classes, joints, heads] = drawing.bundles.shape as [number, number, number];
-  const raw = unpacked(drawing.bundles.bytes);
-  const flow = Float64Array.from(raw, (byte) => (byte / 255) ** 2 * drawing.bundles.largest);
-  const at = (o: number, j: number, k: number): number => flow[(o * joints + j) * heads + k]!;
-  const before = table(joints, heads);
-  const behind = table(heads, classes);
-  const branches = table(heads, Math.max(...skeleton.branches) + 1);
-  for (let o = 0; o < classes; o++)
-    for (let j = 0; j < joints; j++)
-      for (let k = 0; k < heads; k++) {
-        const part = at(o, j, k);
-        before[j]![k]! += part;
-        behind[k]![o]! += part;
-        branches[k]![skeleton.branches[j]!]! += part;
+  const [classes, joints] = drawing.blocks[0]!.flow.shape as [number, number];
+  const flows = drawing.blocks.map((block) => cube(block.flow)); // class, joint, head
+  const count = drawing.blocks.map((block) => block.flow.shape[2]!);
+  const ofClass = drawing.blocks.map((block) => (block.of_class ? cube(block.of_class) : null));
+  const ofJoint = drawing.blocks.map((block) => (block.of_joint ? cube(block.of_joint) : null));
+  const last = flows.length - 1;
+  const branchCount = Math.max(...skeleton.branches) + 1;
+
+  // Between columns: joints to heads, heads to heads, heads to classes.
+  const tables = (own: (o: number, j: number) => boolean, between: (block: number) => Table): Table[] => {
+    const first = table(joints, count[0]!);
+    const end = table(count[last]!, classes);
+    for (let o = 0; o < classes; o++)
+      for (let j = 0; j < joints; j++) {
+        if (!own(o, j)) continue;
+        for (let k = 0; k < count[0]!; k++) first[j]![k]! += flows[0]!(o, j, k);
+        for (let k = 0; k < count[last]!; k++) end[k]![o]! += flows[last]!(o, j, k);
       }
+    return [first, ...flows.slice(1).map((_, i) => between(i + 1)), end];
+  };
+  const sliced = (values: Cube | null | undefined, at: number[], block: number): Table => {
+    const found = table(count[block - 1]!, count[block]!);
+    for (const i of at)
+      found.forEach((row, h) => row.forEach((_, k) => (row[k]! += values ? values(i, h, k) : 0)));
+    return found;
+  };
+  const every = [...Array(classes).keys()];
+  const whole = tables(
+    () => true,
+    (block) => sliced(ofClass[block], every, block),
+  );
+  // Of each head the branch that it carries more of than the others do.
+  const marked = (block: number, labels: number[]): number[] => {
+    const found = table(count[block]!, branchCount);
+    for (const o of labels)
+      for (let j = 0; j < joints; j++)
+        found.forEach((row, k) => (row[skeleton.branches[j]!]! += flows[block]!(o, j, k)));
+    const shares = (row: number[]): number[] => {
+      const sum = row.reduce((a, b) => a + b, 0) || 1;
+      return row.map((part) => part / sum);
+    };
+    const usual = shares(found[0]!.map((_, b) => found.reduce((sum, row) => sum + row[b]!, 0)));
+    return found.map((row) => {
+      const more = shares(row).map((part, b) => part - usual[b]! + 1e-6 * part);
+      return more.indexOf(Math.max(...more));
+    });
+  };
+
   const tall = heights(network, skeleton);
   const orderedClasses = tall.map((_, o) => o).sort((a, b) => tall[a]! - tall[b]!);
   const classY = rowsOf(orderedClasses, columns);
-  const flows = behind.map((row) => row.reduce((a, b) => a + b, 0));
-  const used = flows.map((_, k) => k).filter((k) => flows[k]! > 0);
-  const centre = (k: number): number =>
-    behind[k]!.reduce((sum, part, o) => sum + part * classY[o]!, 0) / flows[k]!;
-  used.sort((a, b) => centre(a) - centre(b));
-  const spans = stacked(used, flows, columns);
-  const span = new Map(spans.map((one) => [one.head, one]));
-  const strongest = (k: number): number => branches[k]!.indexOf(Math.max(...branches[k]!));
-  const right = columns.heads + columns.headWidth;
-  // Along a head, what comes in lies as joints do, what goes out as classes do, each as wide as it is.
-  const byHeight = places.map((_, j) => j).sort((a, b) => places[a]![1] - places[b]![1]);
-  const into = new Map(used.map((k) => [k, along(byHeight, (j) => before[j]![k]!, span.get(k)!)]));
-  const outOf = new Map(used.map((k) => [k, along(orderedClasses, (o) => behind[k]![o]!, span.get(k)!)]));
-  const filtersAt = columns.filters[0]!;
-  const ofBefore = (j: number, k: number, width: number): Bundle => ({
-    d: curve(places[j]![0], places[j]![1], columns.heads, into.get(k)![j]!, 0),
-    from: "joint",
-    joint: j,
-    head: k,
-    label: -1,
-    branch: skeleton.branches[j]!,
-    width,
-  });
-  const ofBehind = (k: number, o: number, width: number, branch = strongest(k)): Bundle => {
-    const y = outOf.get(k)![o]!;
-    const opened = curve(filtersAt, y, columns.classes, classY[o]!, 0).replace(/^M[^C]*/, "");
-    return {
-      d: `M${right.toFixed(1)} ${y.toFixed(1)}H${filtersAt.toFixed(1)}${opened}`,
-      from: "head",
-      joint: -1,
-      head: k,
-      label: o,
-      branch,
-      width,
+  // From the classes back, each head at the height of what it leads to.
+  const spans: Span[][] = [];
+  for (let block = last; block >= 0; block--) {
+    const behind = whole[block + 1]!;
+    const middle = (k: number): number => {
+      const y = (i: number): number => {
+        const span = spans[0]?.find((one) => one.head === i);
+        return block === last ? classY[i]! : span ? (span.top + span.bottom) / 2 : 0;
+      };
+      const sum = behind[k]!.reduce((a, b) => a + b, 0);
+      return behind[k]!.reduce((a, part, i) => a + part * y(i), 0) / sum;
     };
+    const sums = behind.map((row) => row.reduce((a, b) => a + b, 0));
+    const used = sums.map((_, k) => k).filter((k) => sums[k]! > 0);
+    used.sort((a, b) => middle(a) - middle(b));
+    spans.unshift(stacked(used, sums, columns));
+  }
+  const order = spans.map((list) => list.map((span) => span.head));
+
+  // Along a head, what comes in lies as it comes, what goes out as it goes, each as wide as it is.
+  const byHeight = places.map((_, j) => j).sort((a, b) => places[a]![1] - places[b]![1]);
+  const into = spans.map((list, block) =>
+    lookup(list, (span) =>
+      along(block === 0 ? byHeight : order[block - 1]!, (i) => whole[block]![i]![span.head]!, span),
+    ),
+  );
+  const outOf = spans.map((list, block) =>
+    lookup(list, (span) =>
+      along(
+        block === last ? orderedClasses : order[block + 1]!,
+        (i) => whole[block + 1]![span.head]![i]!,
+        span,
+      ),
+    ),
+  );
+  const path = (stage: number, from: number, to: number): string => {
+    if (stage === 0) {
+      const [x, y] = places[from]!;
+      return curve(x, y, columns.heads[0]!, into[0]!.get(to)![from]!, 0);
+    }
+    const y = outOf[stage - 1]!.get(from)![to]!;
+    const left = columns.heads[stage - 1]! + columns.headWidth;
+    const opens = columns.filters[stage - 1]!;
+    const [x2, y2] =
+      stage > last ? [columns.classes, classY[to]!] : [columns.heads[stage]!, into[stage]!.get(to)![from]!];
+    const opened = curve(opens, y, x2, y2, 0).replace(/^M[^C]*/, "");
+    return `M${left.toFixed(1)} ${y.toFixed(1)}H${opens.toFixed(1)}${opened}`;
   };
 
-  const candidates: { flow: number; make: (width: number) => Bundle }[] = [];
-  for (let j = 0; j < joints; j++)
-    for (const k of used) candidates.push({ flow: before[j]![k]!, make: (width) => ofBefore(j, k, width) });
-  for (const k of used)
-    for (let o = 0; o < classes; o++)
-      candidates.push({ flow: behind[k]![o]!, make: (width) => ofBehind(k, o, width) });
-  const real = candidates.filter((one) => one.flow > 0).sort((a, b) => b.flow - a.flow);
-  const whole = real.reduce((sum, one) => sum + one.flow, 0);
-  const height = spans.reduce((sum, one) => sum + one.bottom - one.top, 0);
-  const shown: Bundle[] = [];
-  let carried = 0;
-  for (const one of real) {
-    if (shown.length >= MOST || carried > DRAWN * whole) break;
-    shown.push(one.make(Math.max(0.3, (one.flow / (whole / 2)) * height)));
-    carried += one.flow;
-  }
-  const part = (value: number): number => 0.6 + 16 * Math.sqrt(value);
+  // All links of these tables that carry anything, the widest first.
+  const links = (found: Table[], branch: (stage: number, from: number) => number): Link[] => {
+    const made = found.flatMap((rows, stage) =>
+      rows.flatMap((row, from) =>
+        row.flatMap((flow, to) => {
+          if (flow <= 0) return [];
+          const make = (width: number): Bundle => ({
+            d: path(stage, from, to),
+            branch: branch(stage, from),
+            width,
+          });
+          return [{ flow, make }];
+        }),
+      ),
+    );
+    return made.sort((a, b) => b.flow - a.flow);
+  };
+  const colour = (labels: number[]) => {
+    const known = flows.map((_, block) => marked(block, labels));
+    return (stage: number, from: number): number =>
+      stage === 0 ? skeleton.branches[from]! : known[stage - 1]![from]!;
+  };
+  const real = links(whole, colour(every));
+  const all = total(real);
+  const height = spans[0]!.reduce((sum, one) => sum + one.bottom - one.top, 0);
+  const strong = strongestOf(real, DRAWN);
+  const shown = strong.map((one) => one.make(Math.max(0.3, (one.flow / (all / whole.length)) * height)));
+  // Of what is lit, too: hundreds of hairs would take a browser longer to paint than all the rest.
+  const lit = (found: Link[]): Bundle[] => {
+    const sum = total(found) / whole.length || 1;
+    return strongestOf(found, LIT).map((one) => one.make(0.6 + 16 * Math.sqrt(one.flow / sum)));
+  };
   return {
     shown,
     all: real.length,
-    carried: whole > 0 ? carried / whole : 1,
+    carried: all > 0 ? total(strong) / all : 1,
     heads: spans,
     classY,
     ofClass: (label) => {
-      const found: Bundle[] = [];
-      for (const k of used) {
-        const byBranch = branches[k]!.map(() => 0);
-        let sum = 0;
-        for (let j = 0; j < joints; j++) {
-          const value = at(label, j, k);
-          sum += value;
-          byBranch[skeleton.branches[j]!]! += value;
-          if (value > 0.001) found.push(ofBefore(j, k, part(value)));
-        }
-        if (sum > 0.001) found.push(ofBehind(k, label, part(sum), byBranch.indexOf(Math.max(...byBranch))));
-      }
-      return found;
+      const own = tables(
+        (o) => o === label,
+        (block) => sliced(ofClass[block], [label], block),
+      );
+      return lit(links(own, colour([label])));
     },
     ofJoint: (joint) => {
-      const sum = before[joint]!.reduce((a, b) => a + b, 0) || 1;
-      const found: Bundle[] = [];
-      for (const k of used) {
-        if (before[joint]![k]! / sum > 0.002) found.push(ofBefore(joint, k, part(before[joint]![k]! / sum)));
-        for (let o = 0; o < classes; o++)
-          if (at(o, joint, k) / sum > 0.002)
-            found.push(ofBehind(k, o, part(at(o, joint, k) / sum), skeleton.branches[joint]!));
-      }
-      return found;
+      const own = tables(
+        (_, j) => j === joint,
+        (block) => sliced(ofJoint[block], [joint], block),
+      );
+      const branch = skeleton.branches[joint]!;
+      return lit(links(own, () => branch));
     },
   };
 }
 
+function total(links: Link[]): number {
+  return links.reduce((sum, one) => sum + one.flow, 0);
+}
+
+// The widest of them, which come first, as far as they carry most of it all.
+function strongestOf(links: Link[], part: number): Link[] {
+  const enough = part * total(links);
+  let carried = 0;
+  return links.slice(0, MOST).filter((one) => {
+    const wanted = carried <= enough;
+    carried += one.flow;
+    return wanted;
+  });
+}
+
+function cube({ shape, bytes, largest }: Quantised): Cube {
+  const raw = unpacked(bytes);
+  const flow = Float64Array.from(raw, (byte) => (byte / 255) ** 2 * largest);
+  return (a, b, c) => flow[(a * shape[1]! + b) * shape[2]! + c]!;
+}
+
+function lookup<T>(list: Span[], of: (span: Span) => T): Map<number, T> {
+  return new Map(list.map((span) => [span.head, of(span)]));
+}
+
 // The middle of each part's own stretch of a span.
-function along(
-  order: number[],
-  value: (item: number) => number,
-  span: { top: number; bottom: number },
-): number[] {
+function along(order: number[], value: (item: number) => number, span: Span): number[] {
   const whole = order.reduce((sum, item) => sum + value(item), 0) || 1;
   const found: number[] = [];
   let y = span.top;
@@ -159,11 +235,11 @@ function along(
   return found;
 }
 
-function table(rows: number, columns: number): number[][] {
+function table(rows: number, columns: number): Table {
   return Array.from({ length: rows }, () => new Array<number>(columns).fill(0));
 }
 
-function stacked(used: number[], flows: number[], columns: Columns): Bundled["heads"] {
+function stacked(used: number[], flows: number[], columns: Columns): Span[] {
   const whole = used.reduce((sum, k) => sum + flows[k]!, 0) || 1;
   const gap = Math.min(14, (0.3 * (columns.bottom - columns.top)) / Math.max(1, used.length));
   const room = columns.bottom - columns.top - gap * (used.length - 1) - 6 * used.length;

@@ -49,7 +49,7 @@ export interface Paths {
   mode: "paths";
   filters: number; // of each head
   summed: boolean; // whether heads are added, so that all give the same filters
-  attention: number[][]; // head, joint it is for, joint it comes from
+  attentions: number[][][]; // of each block: head, joint it is for, joint it comes from
   convolutions: number[][][]; // of each block: head, channel, filter
   dense: number[][]; // head, filter, joint, class
   joint_sets: string[];
@@ -62,15 +62,23 @@ export interface Quantised {
   bytes: string;
 }
 
+export interface BundledBlock {
+  flow: Quantised; // classes, joints, heads
+  filters: number[]; // of each head
+  of_class?: Quantised; // classes, heads before, heads; not of the first block
+  of_joint?: Quantised; // joints, heads before, heads
+}
+
 export interface Bundles {
   mode: "bundles";
-  bundles: Quantised & { filters: number[] }; // classes, joints, heads
+  blocks: BundledBlock[];
 }
 
 export interface Network {
   drawing: Paths | Bundles;
   joints: number[][]; // of each class, in ten-thousandths
   chunks: number[][];
+  waves: number[][] | null; // where the network sees joints as waves
   multiplications: number;
 }
 
@@ -109,7 +117,8 @@ export interface Report {
     classes: Record<string, { right: Moving | null; wrong: Moving | null }>;
   } | null;
   chunks: number;
-  moments: number[]; // the chunk of each three channels
+  basis: "chunks" | "cosines"; // whether a network sees moments, or waves over all of them
+  moments: number[]; // the chunk, or the wave, of each three channels
   classes: string[] | null;
   skeleton: Skeleton | null;
 }

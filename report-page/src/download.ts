@@ -65,9 +65,9 @@ function brief(value: string): string {
 
 const TITLE = 30; // height of the title that a picture has as a file
 
-// A copy that looks the same without the page's style, under a title.
-export function standalone(svg: SVGSVGElement, title: string): string {
-  const copy = svg.cloneNode(true) as SVGSVGElement;
+// A copy that looks the same without the page's style: what was drawn, in a group.
+function looked(svg: SVGSVGElement): SVGGElement {
+  const copy = s("g", {}, ...[...svg.children].map((child) => child.cloneNode(true)));
   const pairs: [Element, Element][] = [[svg, copy]];
   for (let i = 0; i < pairs.length; i++) {
     const [from, to] = pairs[i]!;
@@ -80,18 +80,27 @@ export function standalone(svg: SVGSVGElement, title: string): string {
         to.setAttribute(look, brief(value));
       else to.removeAttribute(look);
     }
-    for (const name of ["class", "tabindex", "role"]) if (from !== svg) to.removeAttribute(name);
+    for (const name of ["class", "tabindex", "role"]) to.removeAttribute(name);
     [...from.children].forEach((child, n) => pairs.push([child, to.children[n]!]));
   }
   copy.querySelectorAll("[data-page-only]").forEach((part) => part.remove());
-  const box = svg.viewBox.baseVal; // of the page's own, which stays as it is
+  return copy;
+}
+
+// A picture as a file: its layers on each other, under a title.
+export function standalone(layers: SVGSVGElement[], title: string): string {
+  const svg = layers.at(-1)!;
+  const box = svg.viewBox.baseVal;
   const [pad, top] = [16, box.y - TITLE];
   const frame = { x: -pad, y: top - pad, width: box.width + 2 * pad, height: box.height + TITLE + 2 * pad };
-  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-  copy.setAttribute("viewBox", `${frame.x} ${frame.y} ${frame.width} ${frame.height}`);
-  copy.setAttribute("width", String(frame.width));
-  copy.setAttribute("height", String(frame.height));
-  copy.removeAttribute("class");
+  const copy = s("svg", {
+    xmlns: "http://www.w3.org/2000/svg",
+    viewBox: `${frame.x} ${frame.y} ${frame.width} ${frame.height}`,
+    width: frame.width,
+    height: frame.height,
+    role: "img",
+    "aria-label": svg.getAttribute("aria-label"),
+  });
   const look = getComputedStyle(document.documentElement);
   const text = s(
     "text",
@@ -105,10 +114,11 @@ export function standalone(svg: SVGSVGElement, title: string): string {
     },
     title,
   );
-  copy.prepend(s("rect", { ...frame, fill: look.getPropertyValue("--panel").trim() }), text);
+  const ground = s("rect", { ...frame, fill: look.getPropertyValue("--panel").trim() });
+  copy.append(ground, text, ...layers.map(looked));
   return new XMLSerializer().serializeToString(copy);
 }
 
-export function saveSvg(name: string, svg: SVGSVGElement, title: string): void {
-  save(`${name}.svg`, "image/svg+xml", standalone(svg, title));
+export function saveSvg(name: string, layers: SVGSVGElement[], title: string): void {
+  save(`${name}.svg`, "image/svg+xml", standalone(layers, title));
 }

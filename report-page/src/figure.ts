@@ -8,7 +8,9 @@ export interface Parts {
   title: () => string;
   about: () => string;
   synthetic: string | null; // the label that synthetic data must bear
-  draw: (width: number) => SVGSVGElement;
+  // One picture, or several that lie on each other: what changes apart from the rest has its own, so
+  // that a browser need not paint the rest again. The last lies on top and answers.
+  draw: (width: number) => SVGSVGElement | SVGSVGElement[];
   table: () => Table;
   wide?: boolean;
 }
@@ -76,11 +78,16 @@ export class Figure {
     this.about.textContent = about;
     this.width = Math.floor(this.picture.clientWidth);
     if (this.width <= 0) return;
-    const svg = this.parts.draw(this.width);
+    const layers = [this.parts.draw(this.width)].flat();
+    const svg = layers.at(-1)!;
     if (!svg.hasAttribute("role")) svg.setAttribute("role", "img");
     svg.setAttribute("aria-label", `${title}. ${about}`);
-    if (synthetic !== null) label(svg, synthetic);
-    this.picture.replaceChildren(svg);
+    for (const layer of layers.slice(0, -1)) {
+      layer.classList.add("under");
+      layer.setAttribute("aria-hidden", "true");
+    }
+    if (synthetic !== null) label(layers, synthetic);
+    this.picture.replaceChildren(...layers);
     if (!this.tabular.hidden) this.tabular.replaceChildren(shown(this.parts.table()));
   }
 
@@ -88,12 +95,16 @@ export class Figure {
     return this.parts.title();
   }
 
+  get layers(): SVGSVGElement[] {
+    return [...this.picture.querySelectorAll<SVGSVGElement>(":scope > svg")];
+  }
+
   get svg(): SVGSVGElement | null {
-    return this.picture.querySelector("svg");
+    return this.layers.at(-1) ?? null;
   }
 
   private save(): void {
-    if (this.svg !== null) saveSvg(this.parts.id, this.svg, this.parts.title());
+    if (this.svg !== null) saveSvg(this.parts.id, this.layers, this.parts.title());
   }
 
   private showTable(show: boolean): void {
@@ -107,9 +118,10 @@ export class Figure {
 }
 
 // Within the picture, so that it stays with it wherever that goes.
-function label(svg: SVGSVGElement, text: string): void {
+function label(layers: SVGSVGElement[], text: string): void {
+  const svg = layers.at(-1)!;
   const { y, width, height } = svg.viewBox.baseVal; // as it is now: it changes with the attribute
-  svg.setAttribute("viewBox", `0 ${y - LABEL} ${width} ${height + LABEL}`);
+  for (const layer of layers) layer.setAttribute("viewBox", `0 ${y - LABEL} ${width} ${height + LABEL}`);
   svg.append(
     s("text", { class: "synthetic-label", x: width - 2, y: y - LABEL + 13, "text-anchor": "end" }, text),
   );

@@ -15,24 +15,40 @@ export type Lit = Chosen | null;
 
 export interface Stage {
   svg: SVGSVGElement;
-  lines: SVGGElement;
+  lines: SVGSVGElement; // a picture of its own: it only ever fades
   glow: SVGGElement;
   names: SVGGElement;
   body: Anatomy;
   space: Columns;
   branches: number;
+  classes: { group: SVGGElement; told: SVGTSpanElement }[];
   strokes: (chosen: Chosen) => Stroke[];
-  filters: (lit: Lit) => void;
+  dots: (chosen: Chosen) => Stroke[]; // of filters
 }
 
+// What is not lit fades by one rule of the style for all of it: only what is lit, or was, is touched.
 export function light(report: Report, network: Network, stage: Stage, lit: Lit): void {
   stage.lines.classList.toggle("dim", lit !== null);
   stage.svg.classList.toggle("lit", lit !== null);
-  stage.filters(lit);
-  stage.glow.replaceChildren(...(lit === null ? [] : together(stage.strokes(lit), stage.branches)));
+  stage.glow.replaceChildren(
+    ...(lit === null
+      ? []
+      : [
+          ...together(stage.strokes(lit), stage.branches, "lit-line"),
+          ...together(stage.dots(lit), stage.branches, "lit-dot"),
+        ]),
+  );
   lightJoints(network, stage.body, lit);
-  lightClasses(network, stage.svg, lit);
+  lightClasses(network, stage, lit);
   nameJoints(report, network, stage, lit);
+}
+
+function set(element: Element, name: string, value: string): void {
+  if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+}
+
+function turn(element: Element, name: string, on: boolean): void {
+  if (element.classList.contains(name) !== on) element.classList.toggle(name, on);
 }
 
 // A joint is as large as its share of the class.
@@ -44,23 +60,19 @@ function lightJoints(network: Network, body: Anatomy, lit: Lit): void {
   };
   body.dots.forEach((dot, joint) => {
     const own = part(joint);
-    const radius = lit === null ? 3.6 : own > 0 ? 3.2 + 15 * Math.sqrt(own) : 2;
-    dot.setAttribute("r", radius.toFixed(1));
-    dot.classList.toggle("faint", lit !== null && own === 0);
-    dot.classList.toggle("on", lit !== null && own > 0);
+    set(dot, "r", (own > 0 ? 3.2 + 15 * Math.sqrt(own) : 3.6).toFixed(1));
+    turn(dot, "on", own > 0);
   });
 }
 
-function lightClasses(network: Network, svg: SVGSVGElement, lit: Lit): void {
-  svg.querySelectorAll<SVGGElement>(".class-mark").forEach((mark) => {
-    const label = Number(mark.dataset["class"]);
-    let part: number | null = null;
+function lightClasses(network: Network, { classes }: Stage, lit: Lit): void {
+  classes.forEach(({ group, told }, label) => {
+    let part = 0;
     if (lit?.kind === "class") part = label === lit.index ? 1 : 0;
     if (lit?.kind === "joint") part = network.joints[label]![lit.index]! / WHOLE;
-    mark.classList.toggle("faint", part === 0);
-    mark.classList.toggle("on", part !== null && part > 0);
-    const told = lit?.kind === "joint" && part !== null && part >= 0.005;
-    mark.querySelector(".class-share")!.textContent = told ? percent(100 * part!) : "";
+    turn(group, "on", part > 0);
+    const text = lit?.kind === "joint" && part >= 0.005 ? percent(100 * part) : "";
+    if (told.textContent !== text) told.textContent = text;
   });
 }
 
@@ -82,5 +94,5 @@ function nameJoints(report: Report, network: Network, { names, body, space }: St
     const place = { x: (x + 13).toFixed(1), y: (y + 4).toFixed(1) };
     texts.push(s("text", { ...place, "font-size": space.narrow ? 10 : 12.5 }, cut(text, 28)));
   }
-  names.replaceChildren(...texts);
+  if (texts.length > 0 || names.childNodes.length > 0) names.replaceChildren(...texts);
 }

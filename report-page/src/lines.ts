@@ -3,6 +3,8 @@ import type { Network, Paths, Skeleton } from "./data";
 import type { Columns } from "./columns";
 import { grouped, ordered, type Link, type Order, type Unit } from "./order";
 import { members } from "./sets";
+import type { Span } from "./strokes";
+import { along, type Times } from "./times";
 
 export interface Line {
   d: string;
@@ -15,7 +17,7 @@ export interface Line {
 
 export interface Drawn {
   lines: Line[];
-  heads: { head: number; top: number; bottom: number }[];
+  heads: Span[][]; // of each block
   filters: { x: number; y: number; joints: Uint8Array; classes: Uint8Array; branch: number }[];
   classY: number[];
 }
@@ -43,7 +45,7 @@ export function lines(
   skeleton: Skeleton,
   columns: Columns,
   places: [number, number][],
-  moments: number[],
+  times: Times,
 ): Drawn {
   const [joints, classes] = [skeleton.joints.length, network.joints.length];
   const jointSets = drawing.joint_sets.map((text) => members(text, joints));
@@ -70,8 +72,9 @@ export function lines(
   const order = ordered(units, links, heights(network, skeleton));
   const classY = rowsOf(order.classes, columns);
   const filterY = spread(order, columns);
-  const heads = headSpans(drawing, order, filterY, columns);
-  const spans = new Map(heads.map((span) => [span.head, span]));
+  const heads = drawing.convolutions.map((_, block) => headSpans(drawing, order, filterY, columns, block));
+  const spans = heads.map((list) => new Map(list.map((span) => [span.head, span])));
+  const inSpan = (span: Span, part: number): number => span.top + part * (span.bottom - span.top);
   const found: Line[] = [];
   const add = (kind: Line["kind"], d: string, row: number[], at: number): void => {
     found.push({
@@ -83,43 +86,40 @@ export function lines(
       classes: classSets[row[at + 3]!]!,
     });
   };
-  for (const row of drawing.attention) {
-    const span = spans.get(row[0]!);
-    const [x, y] = places[row[2]!]!;
-    if (span)
-      add(
-        "attention",
-        curve(x, y, columns.heads, span.top + ((row[1]! + 0.5) / joints) * (span.bottom - span.top), 0),
-        row,
-        3,
-      );
-  }
-  const chunks = 1 + Math.max(...moments);
-  drawing.convolutions.forEach((rows, block) => {
+  const jointAt = (joint: number): number => (joint + 0.5) / joints;
+  drawing.attentions.forEach((rows, block) => {
+    const left = columns.heads[block]!;
     for (const row of rows) {
-      const to = filterY[block]!.get(key(row[0]!, row[2]!))!;
-      if (block === 0) {
-        const span = spans.get(row[0]!)!;
-        const from =
-          span.top +
-          ((moments[Math.floor(row[1]! / 3)]! + ((row[1]! % 3) + 0.5) / 3) / chunks) *
-            (span.bottom - span.top);
-        add(
-          "convolution",
-          curve(columns.heads + columns.headWidth, from, columns.filters[0]!, to, 0),
-          row,
-          3,
-        );
-      } else {
-        const from = filterY[block - 1]!.get(before(row[1]!));
-        if (from !== undefined)
-          add(
-            "convolution",
-            curve(columns.filters[block - 1]!, from, columns.filters[block]!, to, 0),
-            row,
-            3,
-          );
+      const span = spans[block]!.get(row[0]!);
+      if (span === undefined) continue;
+      const to = inSpan(span, jointAt(row[1]!));
+      const [x, y] = places[row[2]!]!;
+      if (block === 0) add("attention", curve(x, y, left, to, 0), row, 3);
+      else {
+        // Within the head, from the joint on its left to the joint on its right.
+        const from = inSpan(span, jointAt(row[2]!));
+        add("attention", curve(left, from, left + columns.gateWidth, to, 0), row, 3);
       }
+    }
+  });
+  drawing.convolutions.forEach((rows, block) => {
+    const entry =
+      block === 0 ? null : entries(rows, spans[block]!, (c) => filterY[block - 1]!.get(before(c)));
+    for (const row of rows) {
+      const [x, y] = [columns.filters[block]!, filterY[block]!.get(key(row[0]!, row[2]!))!];
+      if (entry === null) {
+        const from = inSpan(spans[0]!.get(row[0]!)!, along(times, row[1]!));
+        add("convolution", curve(columns.heads[0]! + columns.headWidth, from, x, y, 0), row, 3);
+        continue;
+      }
+      const from = filterY[block - 1]!.get(before(row[1]!));
+      const through = entry.get(`${row[0]} ${row[1]}`);
+      if (from === undefined || through === undefined) continue;
+      const left = columns.heads[block]!;
+      const d =
+        curve(columns.filters[block - 1]!, from, left, through, 0) +
+        curve(left + columns.gateWidth, through, x, y, 0);
+      add("convolution", d, row, 3);
     }
   });
   const last = drawing.convolutions.length - 1;
@@ -131,6 +131,27 @@ export function lines(
       add("dense", curve(columns.filters[last]!, from, columns.classes, classY[row[3]!]!, aside), row, 4);
   }
   return { lines: found, heads, filters: dots(drawing, key, filterY, columns, jointSets, classSets), classY };
+}
+
+// Where what comes from a filter passes through a head of a later block: in the order of the filters,
+// so that lines cross little.
+function entries(
+  rows: number[][],
+  spans: Map<number, Span>,
+  height: (channel: number) => number | undefined,
+): Map<string, number> {
+  const found = new Map<string, number>();
+  for (const [head, own] of grouped(rows, (row) => String(row[0]))) {
+    const channels = [...new Set(own.map((row) => row[1]!))].sort(
+      (a, b) => (height(a) ?? 0) - (height(b) ?? 0),
+    );
+    const span = spans.get(Number(head));
+    if (span === undefined) continue;
+    channels.forEach((channel, i) =>
+      found.set(`${head} ${channel}`, span.top + ((i + 0.5) / channels.length) * (span.bottom - span.top)),
+    );
+  }
+  return found;
 }
 
 export function curve(x1: number, y1: number, x2: number, y2: number, aside: number): string {
@@ -162,10 +183,11 @@ function headSpans(
   order: Order,
   filterY: Map<string, number>[],
   columns: Columns,
-): Drawn["heads"] {
+  block: number,
+): Span[] {
   const heads = drawing.summed
-    ? [...new Set(drawing.convolutions[0]!.map((row) => row[0]!))].sort((a, b) => a - b)
-    : order.heads;
+    ? [...new Set(drawing.convolutions[block]!.map((row) => row[0]!))].sort((a, b) => a - b)
+    : [...new Set(order.filters[block]!.map((unit) => unit.head))];
   if (drawing.summed) {
     const step = (columns.bottom - columns.top) / heads.length;
     return heads.map((head, i) => ({
@@ -175,8 +197,8 @@ function headSpans(
     }));
   }
   return heads.map((head) => {
-    const own = order.filters[0]!.filter((unit) => unit.head === head).map((unit) =>
-      filterY[0]!.get(unit.key)!,
+    const own = order.filters[block]!.filter((unit) => unit.head === head).map((unit) =>
+      filterY[block]!.get(unit.key)!,
     );
     const [low, high] = [Math.min(...own), Math.max(...own)];
     const middle = (low + high) / 2;

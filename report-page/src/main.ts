@@ -151,6 +151,6 @@ figures.forEach((figure) => figure.watch());
 Object.assign(window, {
   trellisSvg: (id: string, title?: string): string | null => {
     const figure = figures.find((one) => one.root.id === id);
-    return figure?.svg ? standalone(figure.svg, title ?? figure.title) : null;
+    return figure?.svg ? standalone(figure.layers, title ?? figure.title) : null;
   },
 });

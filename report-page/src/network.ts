@@ -14,11 +14,11 @@ import { branchClass } from "./palette";
 import { roving } from "./roving";
 import type { State } from "./state";
 import { bundleStroke, filterBars, headBars, headings, thread } from "./strokes";
+import { looksAt, timesOf } from "./times";
 
 interface Drawn {
   classY: number[];
-  heads: number;
-  filters: number;
+  blocks: [number, number][]; // heads and filters of each
 }
 
 export class NetworkPicture {
@@ -56,55 +56,69 @@ export class NetworkPicture {
   private about(): string {
     const drawing = this.network()?.drawing;
     if (drawing === undefined) return "";
-    let what = "Too many connections to tell apart: bundles, as wide as what runs through them.";
-    if (drawing.mode === "paths") {
-      const all = drawing.attention.length + drawing.dense.length + drawing.convolutions.flat().length;
-      what = `Every one of the ${count(all)} lines is a connection on a path from a joint to a class.`;
-    }
     const whose = branchCount(this.report.skeleton!) > 2 ? "finger or limb" : "body";
     return (
-      `${what} Colours are those of the ${whose} that a line mostly carries. Point at a class, or a ` +
-      `joint, to see what it listens to; click to keep it. Network of ${this.report.of_network}.`
+      `${this.what(drawing)} Colours are those of the ${whose} that a line carries more of than others do. Point at a ` +
+      `class, or a joint, to see what it listens to; click to keep it. Network of ${this.report.of_network}.`
     );
   }
 
-  private draw(width: number): SVGSVGElement {
+  private what(drawing: Paths | Bundles): string {
+    if (drawing.mode === "bundles") {
+      const told = "Too many connections to tell apart: bundles, as wide as what runs through them.";
+      const blocks = drawing.blocks.length;
+      return blocks > 1 ? `${told} They pass the heads of all ${blocks} blocks.` : told;
+    }
+    const all = drawing.attentions.flat().length + drawing.dense.length + drawing.convolutions.flat().length;
+    const waves = this.report.basis === "cosines";
+    return (
+      `Every one of the ${count(all)} lines is a connection on a path from a joint to a class. From a head, ` +
+      `lines begin at the ${waves ? "wave" : "moment"} that they look at: ${waves ? "slow waves" : "early moments"} on top.` +
+      (drawing.attentions.length > 1
+        ? " In the heads of later blocks, lines run from the joints that are heard, on the left, to those that are told, on the right."
+        : "")
+    );
+  }
+
+  private draw(width: number): SVGSVGElement | SVGSVGElement[] {
     this.hovered = null;
     const network = this.network();
     const { skeleton, classes } = this.report;
     if (network === null || skeleton === null || classes === null) return this.nothing(width);
     const { drawing } = network;
-    const space = columns(width, classes.length, drawing.mode === "paths" ? drawing.convolutions.length : 1);
+    const blocks = drawing.mode === "paths" ? drawing.convolutions.length : drawing.blocks.length;
+    const space = columns(width, classes.length, blocks);
     const svg = canvas(width, space.height, "chart network");
     svg.setAttribute("role", "group"); // its classes and joints can be chosen
-    const hidden = { "aria-hidden": "true" };
     const stage: Stage = {
       svg,
-      lines: s("g", { class: "lines", ...hidden }),
-      glow: s("g", { class: "lit-lines", ...hidden }),
-      names: s("g", { class: "joint-names", ...hidden }),
+      lines: canvas(width, space.height, "chart lines"),
+      glow: s("g", { class: "lit-lines" }),
+      names: s("g", { class: "joint-names", "aria-hidden": "true" }),
       body: anatomy(skeleton, space.hand),
       space,
       branches: branchCount(skeleton),
+      classes: [],
       strokes: () => [],
-      filters: () => undefined,
+      dots: () => [],
     };
-    svg.append(stage.lines, stage.body.flesh, stage.glow);
+    const lit = canvas(width, space.height, "chart glow");
+    lit.append(stage.body.flesh, stage.glow);
     const made =
       drawing.mode === "paths"
         ? this.drawPaths(network, drawing, stage)
         : this.drawBundles(network, drawing, stage);
-    const texts = [
+    const above = headings(
       several(heardJoints(network), "joint"),
-      several(made.heads, "head"),
-      several(made.filters, "filter"),
+      made.blocks.map(([heads, filters]) => [several(heads, "head"), several(filters, "filter")]),
       several(reachedClasses(network), "class", "classes"),
-    ];
-    svg.append(stage.body.group, headings(texts, space), stage.names);
+      space,
+    );
+    svg.append(stage.body.group, above, stage.names);
     this.stage = stage;
     this.interact(network, stage, made.classY);
     queueMicrotask(() => this.show());
-    return svg;
+    return [stage.lines, lit, svg];
   }
 
   private nothing(width: number): SVGSVGElement {
@@ -121,14 +135,8 @@ export class NetworkPicture {
   // Every connection a line.
   private drawPaths(network: Network, drawing: Paths, stage: Stage): Drawn {
     const { svg, space, branches } = stage;
-    const drawn = lines(
-      network,
-      drawing,
-      this.report.skeleton!,
-      space,
-      stage.body.places,
-      this.report.moments,
-    );
+    const times = timesOf(this.report);
+    const drawn = lines(network, drawing, this.report.skeleton!, space, stage.body.places, times);
     const scale = space.narrow ? 0.7 : 1;
     const weakestFirst = [...drawn.lines].sort((a, b) => a.level - b.level);
     stage.lines.append(...weakestFirst.map((line) => thread(line, branches, scale)));
@@ -136,34 +144,55 @@ export class NetworkPicture {
       const place = { cx: dot.x, cy: dot.y.toFixed(1), r: space.narrow ? 1.1 : 1.7 };
       return s("circle", { class: `filter ${branchClass(dot.branch, branches)}`, ...place });
     });
-    svg.append(headBars(drawn.heads, space), s("g", { class: "filters", "aria-hidden": "true" }, ...dots));
+    const told = (block: number, head: number): string => {
+      const own = drawing.convolutions[block]!.filter((row) => row[0] === head);
+      const looks =
+        block === 0
+          ? `, looks at ${looksAt(
+              times,
+              own.map((row) => row[1]!),
+            )}`
+          : "";
+      return `${headName(block, head, drawn.heads.length)}${looks}`;
+    };
+    stage.lines.append(s("g", { class: "filters" }, ...dots));
+    svg.append(headBars(drawn.heads, space, told, true));
     stage.strokes = ({ kind, index }) =>
       drawn.lines
         .filter((line) => (kind === "class" ? line.classes : line.joints)[index])
         .map(({ d, branch, level }) => ({ d, branch, width: 0.7 + 2.6 * level ** 2 }));
-    stage.filters = (lit) =>
-      drawn.filters.forEach((dot, i) => {
-        const on = lit === null || (lit.kind === "class" ? dot.classes : dot.joints)[lit.index];
-        dots[i]!.classList.toggle("faint", !on);
-      });
-    return { classY: drawn.classY, heads: drawn.heads.length, filters: drawn.filters.length };
+    stage.dots = ({ kind, index }) =>
+      drawn.filters
+        .filter((dot) => (kind === "class" ? dot.classes : dot.joints)[index])
+        .map(({ x, y, branch }) => ({ d: `M${x.toFixed(1)} ${y.toFixed(1)}h0`, branch, width: 3.5 }));
+    const blocks = drawn.heads.map(
+      (heads, block) =>
+        [heads.length, drawn.filters.filter((dot) => dot.x === space.filters[block]).length] as [
+          number,
+          number,
+        ],
+    );
+    return { classY: drawn.classY, blocks };
   }
 
   // Bundles, the strongest on top.
   private drawBundles(network: Network, drawing: Bundles, stage: Stage): Drawn {
     const { svg, space, branches } = stage;
     const made = bundled(network, drawing, this.report.skeleton!, space, stage.body.places);
-    const { filters } = drawing.bundles;
+    const filters = drawing.blocks.map((block) => block.filters);
     stage.lines.append(...[...made.shown].reverse().map((bundle) => bundleStroke(bundle, branches)));
     const told = `drawn: ${count(made.shown.length)} of ${several(made.all, "bundle")}, ${percent(100 * made.carried)} of what flows`;
     const place = { x: space.width - 2, y: space.height - 3, "text-anchor": "end" };
     svg.append(
-      headBars(made.heads, space),
+      headBars(made.heads, space, (block, head) => headName(block, head, made.heads.length), false),
       filterBars(made.heads, filters, space),
       s("text", { class: "axis-name", ...place }, told),
     );
     stage.strokes = ({ kind, index }) => (kind === "class" ? made.ofClass(index) : made.ofJoint(index));
-    return { classY: made.classY, heads: made.heads.length, filters: filters.reduce((a, b) => a + b, 0) };
+    const blocks = made.heads.map(
+      (heads, block) => [heads.length, filters[block]!.reduce((a, b) => a + b, 0)] as [number, number],
+    );
+    return { classY: made.classY, blocks };
   }
 
   private interact(network: Network, stage: Stage, classY: number[]): void {
@@ -197,7 +226,8 @@ export class NetworkPicture {
     });
   }
 
-  private classMark(network: Network, { space }: Stage, label: number, y: number): SVGGElement {
+  private classMark(network: Network, stage: Stage, label: number, y: number): SVGGElement {
+    const { space } = stage;
     const name = this.report.classes![label]!;
     const cutOff = network.joints[label]!.every((part) => part === 0);
     const step = (space.bottom - space.top) / this.report.classes!.length;
@@ -208,7 +238,8 @@ export class NetworkPicture {
       height: step,
     };
     const place = { x: space.classes + 9, y: y + space.font * 0.35, "font-size": space.font };
-    return s(
+    const told = s("tspan", { class: "class-share", dx: 7 });
+    const group = s(
       "g",
       {
         class: `class-mark${cutOff ? " cut-off" : ""}`,
@@ -218,14 +249,11 @@ export class NetworkPicture {
       },
       s("rect", { class: "hit", ...back }),
       s("circle", { class: "class-dot", cx: space.classes, cy: y, r: space.narrow ? 2.2 : 3 }),
-      s(
-        "text",
-        { class: "class-name", ...place },
-        cut(name, space.label),
-        s("tspan", { class: "class-share", dx: 7 }),
-      ),
+      s("text", { class: "class-name", ...place }, cut(name, space.label), told),
       s("title", {}, name),
     );
+    stage.classes[label] = { group, told };
+    return group;
   }
 
   private jointMark(network: Network, { body, space }: Stage, joint: number): SVGGElement {
@@ -271,4 +299,8 @@ export class NetworkPicture {
       rows: shares.map((own, o) => [this.report.classes![o]!, ...own.map((part) => part / WHOLE)]),
     };
   }
+}
+
+function headName(block: number, head: number, blocks: number): string {
+  return blocks > 1 ? `block ${block + 1}, head ${head + 1}` : `head ${head + 1}`;
 }

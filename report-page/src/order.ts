@@ -8,7 +8,6 @@ export interface Unit {
 }
 
 export interface Order {
-  heads: number[];
   filters: Unit[][]; // of each block, heads together
   classes: number[];
 }
@@ -35,7 +34,6 @@ export function ordered(units: Unit[][], links: Link[][], height: number[]): Ord
     new Map(items.map((item, i) => [item, i / Math.max(1, items.length - 1)]));
   let classes = height.map((_, o) => o).sort((a, b) => height[a]! - height[b]!);
   let filters = units.map((list) => [...list]);
-  let heads = [...new Set(units[0]!.map((unit) => unit.head))];
   const outgoing = links.map((list) => grouped(list, (link) => link.from));
   const incoming = grouped(links.at(-1)!, (link) => link.to);
   for (let round = 0; round < 12; round++) {
@@ -74,8 +72,7 @@ export function ordered(units: Unit[][], links: Link[][], height: number[]): Ord
     );
     if (round < 11) classes = [...classes].sort((a, b) => score[a]! - score[b]!);
   }
-  heads = [...new Set(filters[0]!.map((unit) => unit.head))];
-  return { heads, filters, classes };
+  return { filters, classes };
 }
 
 export function grouped<T>(items: T[], key: (item: T) => string): Map<string, T[]> {

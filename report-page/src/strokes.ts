@@ -29,28 +29,36 @@ export function thread(line: Line, branches: number, scale: number): SVGPathElem
 
 export function bundleStroke(stroke: Stroke, branches: number): SVGPathElement {
   return s("path", {
-    class: `line ${branchClass(stroke.branch, branches)}`,
+    class: `line bundle ${branchClass(stroke.branch, branches)}`,
     d: stroke.d,
     "stroke-width": stroke.width.toFixed(2),
     "stroke-opacity": 0.5,
   });
 }
 
-// Few elements for many strokes, so that a picture answers at once.
-export function together(strokes: Stroke[], branches: number): SVGPathElement[] {
-  const groups = new Map<string, { width: number; branch: number; d: string[] }>();
+const TOGETHER = 16; // strokes in one element
+
+// Few elements for many strokes, so that a picture answers at once; and not one for all, because a
+// browser paints a page in tiles, and for every tile goes through all of an element that lies there.
+export function together(strokes: Stroke[], branches: number, look: string): SVGPathElement[] {
+  const groups: { width: number; branch: number; d: string[] }[] = [];
+  const open = new Map<string, (typeof groups)[number]>();
   for (const { d, branch, width } of strokes) {
     const rounded = Math.max(0.8, Math.round(width * 2) / 2);
     const key = `${branch} ${rounded}`;
-    const group = groups.get(key) ?? { width: rounded, branch, d: [] };
+    let group = open.get(key);
+    if (group === undefined || group.d.length >= TOGETHER) {
+      group = { width: rounded, branch, d: [] };
+      groups.push(group);
+      open.set(key, group);
+    }
     group.d.push(d);
-    groups.set(key, group);
   }
-  return [...groups.values()]
+  return groups
     .sort((a, b) => b.width - a.width)
     .map(({ width, branch, d }) =>
       s("path", {
-        class: `lit-line ${branchClass(branch, branches)}`,
+        class: `${look} ${branchClass(branch, branches)}`,
         d: d.join(""),
         "stroke-width": width,
         "data-lines": d.length,
@@ -58,54 +66,81 @@ export function together(strokes: Stroke[], branches: number): SVGPathElement[] 
     );
 }
 
-export function headBars(heads: Span[], space: Columns): SVGGElement {
-  const bars = heads.map(({ head, top, bottom }) =>
+// The heads of a block. Those of later blocks are as wide as the picture of their attention: joints
+// on the left are what they hear, joints on the right what they tell.
+export function headBars(
+  blocks: Span[][],
+  space: Columns,
+  told: (block: number, head: number) => string,
+  gates: boolean,
+): SVGGElement {
+  const bar = (x: number, { top, bottom }: Span, name: string, width = space.headWidth): SVGRectElement =>
     s(
       "rect",
       {
         class: "head",
-        x: space.heads,
+        x: x.toFixed(1),
         y: top.toFixed(1),
-        width: space.headWidth,
+        width,
         height: Math.max(2, bottom - top).toFixed(1),
-        rx: space.headWidth / 2,
+        rx: width / 2,
       },
-      s("title", {}, `head ${head + 1}`),
-    ),
+      s("title", {}, name),
+    );
+  const bars = blocks.flatMap((heads, block) =>
+    heads.flatMap((span) => {
+      const name = told(block, span.head);
+      const x = space.heads[block]!;
+      if (block === 0 || !gates) return [bar(x, span, name)];
+      const edge = space.narrow ? 2 : 3;
+      return [bar(x - edge, span, name, edge), bar(x + space.gateWidth, span, name, edge)];
+    }),
   );
   return s("g", { class: "heads", "aria-hidden": "true" }, ...bars);
 }
 
 // How many filters a head has, where its bundle opens.
-export function filterBars(heads: Span[], filters: number[], space: Columns): SVGGElement {
-  const most = Math.max(1, ...filters);
-  const bars = heads.map(({ head, top, bottom }) => {
-    const tall = ((bottom - top) * filters[head]!) / most;
-    const place = {
-      x: (space.filters[0]! - 1.5).toFixed(1),
-      y: ((top + bottom - tall) / 2).toFixed(1),
-      width: 3,
-      height: Math.max(1, tall).toFixed(1),
-      rx: 1.5,
-    };
-    return s("rect", { class: "filter-bar", ...place }, s("title", {}, several(filters[head]!, "filter")));
+export function filterBars(blocks: Span[][], filters: number[][], space: Columns): SVGGElement {
+  const bars = blocks.flatMap((heads, block) => {
+    const own = filters[block]!;
+    const most = Math.max(1, ...own);
+    return heads.map(({ head, top, bottom }) => {
+      const tall = ((bottom - top) * own[head]!) / most;
+      const place = {
+        x: (space.filters[block]! - 1.5).toFixed(1),
+        y: ((top + bottom - tall) / 2).toFixed(1),
+        width: 3,
+        height: Math.max(1, tall).toFixed(1),
+        rx: 1.5,
+      };
+      return s("rect", { class: "filter-bar", ...place }, s("title", {}, several(own[head]!, "filter")));
+    });
   });
   return s("g", { class: "filters", "aria-hidden": "true" }, ...bars);
 }
 
-// What the columns are, above them: joints, heads, filters, classes.
-export function headings(texts: string[], space: Columns): SVGGElement {
-  const middle = space.filters.reduce((a, b) => a + b, 0) / space.filters.length;
-  const at = [
-    space.hand.x + space.hand.width / 2,
-    space.heads + space.headWidth / 2,
-    middle,
-    space.classes + (space.narrow ? 30 : 34),
-  ];
-  const marks = texts.map((text, i) => {
-    const y = space.narrow && i === 2 ? 30 : 17; // there is no room side by side on a phone
-    const look = { "text-anchor": "middle", "font-size": space.narrow ? 10 : 13 };
-    return s("text", { x: at[i]!.toFixed(1), y, ...look }, text);
+// What the columns are, above them: joints, heads and filters of each block, classes.
+export function headings(
+  joints: string,
+  blocks: [string, string][],
+  classes: string,
+  space: Columns,
+): SVGGElement {
+  const later = blocks.length > 1;
+  const marks: [number, string][] = [[space.hand.x + space.hand.width / 2, joints]];
+  blocks.forEach(([heads, filters], b) => {
+    const width = b === 0 ? space.headWidth : space.gateWidth;
+    // A phone has no room to name heads and filters of several blocks.
+    if (later && space.narrow) marks.push([(space.heads[b]! + space.filters[b]!) / 2, `block ${b + 1}`]);
+    else marks.push([space.heads[b]! + width / 2, heads], [space.filters[b]!, filters]);
   });
-  return s("g", { class: "headings", "aria-hidden": "true" }, ...marks);
+  marks.push([space.classes + (space.narrow ? 30 : 34), classes]);
+  const texts = marks.map(([x, text], i) => {
+    // Nor is there side by side, nor for the columns of several blocks.
+    const inner = i > 0 && i < marks.length - 1;
+    const low = later ? inner && i % 2 === 0 : space.narrow && i === 2;
+    const look = { "text-anchor": "middle", "font-size": space.narrow ? 10 : 13 };
+    return s("text", { x: x.toFixed(1), y: low ? 30 : 17, ...look }, text);
+  });
+  return s("g", { class: "headings", "aria-hidden": "true" }, ...texts);
 }

@@ -23,7 +23,7 @@ def network(seed: int, keep: float = 0.4, **options: Any) -> GCN:
 
 
 @st.composite
-def networks(draw: st.DrawFn, blocks: int = 2) -> GCN:
+def networks(draw: st.DrawFn, blocks: int = 2, chunks: int = 2) -> GCN:
     adjacency = draw(st.sampled_from([None, "limit", "fixed"]))
     options: dict[str, Any] = {}
     if adjacency is not None:
@@ -33,6 +33,7 @@ def networks(draw: st.DrawFn, blocks: int = 2) -> GCN:
         draw(st.integers(0, 10_000)),
         draw(st.sampled_from([0.1, 0.3, 0.6, 1.0])),
         blocks=draw(st.integers(1, blocks)),
+        channels=3 * chunks,
         shared=draw(st.booleans()),
         combine=draw(st.sampled_from(["concat", "sum"])),
         **options,

@@ -40,7 +40,7 @@ def test_a_real_run_is_told_as_its_table_tells_it(tmp_path: Path, browser: Brows
     assert set(found["networks"]) == {"mp@90", "tc@90", "lamp@90"} and found["missing"] == []
     write_page(tmp_path / "report.html", found)
     with browser.opened(tmp_path / "report.html") as seen:
-        assert seen.count("#network svg") == 1
+        assert seen.count("#network .network") == 1
         seen.quiet()
 
 

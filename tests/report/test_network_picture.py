@@ -21,8 +21,8 @@ def lit(seen: Seen, kind: str) -> set[int]:
 
 
 def lines(drawing: dict[str, Any]) -> int:
-    return len(drawing["attention"]) + len(drawing["dense"]) + sum(
-        map(len, drawing["convolutions"])
+    return len(drawing["dense"]) + sum(
+        map(len, [*drawing["attentions"], *drawing["convolutions"]])
     )  # fmt: skip
 
 
@@ -53,7 +53,7 @@ def test_a_class_lights_the_joints_it_listens_to_and_a_joint_the_classes(
             seen.page.locator(f"#network .class-mark[data-class='{label}']").hover()
             assert lit(seen, "joint") == {j for j, part in enumerate(own) if part}
             assert lit(seen, "class") == {label}
-            rows = [*drawing["attention"], *drawing["dense"], *chain(*drawing["convolutions"])]
+            rows = [*drawing["dense"], *chain(*drawing["attentions"], *drawing["convolutions"])]
             wanted = sum(label in members(drawing["class_sets"][row[-1]]) for row in rows)
             counted = seen.page.locator("#network .lit-line").evaluate_all(
                 "marks => marks.reduce((sum, mark) => sum + Number(mark.dataset.lines), 0)"
@@ -147,4 +147,54 @@ def test_many_connections_are_bundled_and_answer_a_hover_at_once(
                 int(marks.first.get_attribute("data-class") or -1)]) if part
         }  # fmt: skip
         assert any(marks.evaluate_all(measure) < 50 for _ in range(5))
+        seen.quiet()
+
+
+CHANGES = """async selector => {
+  const network = document.querySelector('#network');
+  const marks = [...network.querySelectorAll(selector)];
+  let changes = [];
+  new MutationObserver(found => changes.push(...found)).observe(
+    document.body, {subtree: true, childList: true, attributes: true, characterData: true});
+  const most = {records: 0, added: 0, lines: 0};
+  for (const mark of marks) {
+    changes = [];
+    mark.dispatchEvent(new PointerEvent('pointerenter'));
+    await new Promise(done => setTimeout(done));
+    const added = changes.flatMap(one => [...one.addedNodes]).filter(node => node.nodeType === 1);
+    most.records = Math.max(most.records, changes.length);
+    most.added = Math.max(most.added, added.length);
+    most.lines += changes.filter(one => one.target.closest?.('.line, .filter')).length;
+  }
+  return most;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "ending"), [("bundles", "@90"), ("bundles", "@99"), ("paths", "@99.9")]
+)
+def test_a_hover_touches_what_is_lit_and_nothing_else(
+    browser: Browser, full: Made, mode: str, ending: str
+) -> None:
+    """However many lines there are, they stay as they were painted: they only fade, as one layer,
+    and what is lit is drawn above them in a few paths."""
+    networks = full.content["networks"]
+    row = next(
+        row for row, n in networks.items() if n["drawing"]["mode"] == mode and row.endswith(ending)
+    )
+    with browser.opened(full.page, width=1600) as seen:
+        seen.choose(row)
+        seen.page.mouse.move(0, 0)
+        assert seen.count("#network .line") > 300
+        assert seen.page.locator("#network .lines").evaluate(
+            "layer => layer.localName === 'svg' && getComputedStyle(layer).willChange"
+        ) == "opacity"  # fmt: skip
+        # From one class to the next: two marks, the joints that listen, a few paths and names.
+        of_class = seen.page.evaluate(CHANGES, ".class-mark")
+        assert of_class["lines"] == 0
+        assert of_class["records"] <= 2 + 2 * 21 + 10 and of_class["added"] <= 100
+        # A joint may be heard by every class: its mark and its share, with the one before taken.
+        of_joint = seen.page.evaluate(CHANGES, ".joint-mark")
+        assert of_joint["lines"] == 0
+        assert of_joint["records"] <= 2 * 45 + 2 * 21 + 10 and of_joint["added"] <= 100
         seen.quiet()

@@ -110,7 +110,7 @@ def test_it_prints(browser: Browser, small: Made) -> None:
         seen.page.emulate_media(media="print")
         assert shade(seen) == "light"  # ink is dear
         assert not seen.page.locator(".buttons").first.is_visible()
-        assert seen.page.locator("#network svg").is_visible()
+        assert seen.page.locator("#network .lines").is_visible()
         seen.quiet()
 
 

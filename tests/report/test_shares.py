@@ -9,12 +9,16 @@ from hypothesis import given, settings
 from tests.report.networks import network, networks
 from tests.report.paths import paths
 from trellis.report.messages import messages_of
+from trellis.report.network import WHOLE, shown_network
 from trellis.report.shares import moments_of, shares
-from trellis.skeleton import GCN
+from trellis.skeleton import GCN, Layout
+from trellis.skeleton.cosines import cosines
+
+ARM = Layout("arm", ("shoulder", "elbow", "hand"), (-1, 0, 1))
 
 
-@settings(max_examples=40, deadline=None)
-@given(gcn=networks())
+@settings(max_examples=20, deadline=None)
+@given(gcn=networks(blocks=3))
 def test_shares_are_sums_over_paths(gcn: GCN) -> None:
     wanted = np.zeros((3, 3, 2))
     for path in paths(gcn):
@@ -30,6 +34,31 @@ def test_shares_are_sums_over_paths(gcn: GCN) -> None:
     reached = sums.ravel() > 0
     np.testing.assert_allclose(shares(found, moments_of(2)).sum((1, 2))[reached], 1)
     assert (shares(found, moments_of(2))[~reached] == 0).all()
+
+
+@pytest.mark.parametrize("basis", ["chunks", "cosines"])
+@settings(max_examples=12, deadline=None)
+@given(gcn=networks(blocks=3, chunks=3))
+def test_what_the_page_is_given_are_shares_of_all_paths(gcn: GCN, basis: str) -> None:
+    """By joint, by chunk and by wave: a path that begins at wave k is C[k, m]² of it at chunk m."""
+    waves = cosines(3) ** 2
+    by_joint, by_chunk, by_wave = (np.zeros((3, 3)) for _ in range(3))
+    for path in paths(gcn):
+        place = path.channel // 3
+        by_joint[path.label, path.joint] += path.weight
+        by_wave[path.label, place] += path.weight
+        by_chunk[path.label] += path.weight * (waves[place] if basis == "cosines" else
+                                               np.arange(3) == place)  # fmt: skip
+    found = shown_network(gcn, ARM, moments_of(3), basis)
+    wanted = {"joints": by_joint, "chunks": by_chunk, "waves": by_wave}
+    if basis == "chunks":
+        assert found["waves"] is None
+        del wanted["waves"]
+    for name, sums in wanted.items():
+        whole = sums.sum(1, keepdims=True)
+        parts = np.divide(sums, whole, out=np.zeros_like(sums), where=whole > 0)
+        assert np.abs(np.array(found[name]) / WHOLE - parts).max() < 1 / WHOLE
+        assert [sum(own) for own in found[name]] == [WHOLE * (n > 0) for n in whole[:, 0]]
 
 
 def test_weights_that_are_no_numbers_carry_nothing() -> None:

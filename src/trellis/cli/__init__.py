@@ -7,6 +7,7 @@ one line on stderr.
 from __future__ import annotations
 
 import difflib
+import importlib
 import os
 import sys
 import traceback
@@ -15,34 +16,29 @@ from collections.abc import Callable, Sequence
 import tyro
 
 import trellis
-from trellis.cli import (
-    audit,
-    data,
-    demo,
-    evaluate,
-    export,
-    prune,
-    report,
-    reproduce,
-    shrink,
-    train,
-    tune,
-)
 from trellis.errors import TrellisError
 
-COMMANDS: dict[str, Callable[..., int]] = {
-    "audit": audit.audit,
-    "prune": prune.prune,
-    "demo": demo.demo,
-    "data": data.data,
-    "train": train.train,
-    "tune": tune.tune,
-    "shrink": shrink.shrink,
-    "evaluate": evaluate.evaluate,
-    "export": export.export,
-    "reproduce": reproduce.reproduce,
-    "report": report.report,
-}
+Command = Callable[..., int]
+
+
+class _Commands(dict[str, Command | None]):
+    """Commands by name. One is imported when it is asked for: `trellis report` does not wait for
+    what `trellis export` needs."""
+
+    def __getitem__(self, name: str) -> Command:
+        known = super().__getitem__(name)
+        if known is None:
+            own: Command = getattr(importlib.import_module(f"trellis.cli.{name}"), name)
+            return own
+        return known
+
+
+COMMANDS = _Commands(
+    dict.fromkeys(
+        ("audit", "prune", "demo", "data", "train", "tune", "shrink", "evaluate", "export",
+         "reproduce", "report")
+    )
+)  # fmt: skip
 
 HELP = """\
 usage: trellis COMMAND ...

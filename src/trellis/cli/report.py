@@ -75,7 +75,7 @@ def report(
     if not run.is_dir():
         raise TrellisError(f"there is no folder {str(run)!r}: give a run or a model")
     check_writable(place)
-    if (run / "settings.json").exists():
+    if is_run(run):
         for name, value in {"dense": dense, "protocol": protocol, "fold": fold}.items():
             if value is not None:
                 raise TrellisError(f"--{name} is for a model: a run knows this itself")
@@ -83,9 +83,14 @@ def report(
     else:
         if network is not None:
             raise TrellisError(f"--network {network!r} is for a run: a model is one network")
-        content = _of_model(models_in(run, dense), data, protocol, fold, skip_bad)
+        content = of_models(models_in(run, dense), data, protocol, fold, skip_bad)
     tell(place, content)
     return 0
+
+
+def is_run(folder: Path) -> bool:
+    """Whether it is one of `trellis reproduce` or `demo`, not a model's."""
+    return (folder / "settings.json").exists()
 
 
 def of_run(folder: Folder, data: str | None = None, network: str | None = None) -> dict[str, Any]:
@@ -98,9 +103,14 @@ def of_run(folder: Folder, data: str | None = None, network: str | None = None) 
         return run_report(folder, found.result, network)
 
 
-def _of_model(
-    models: Models, data: str | None, protocol: str | None, fold: str | None, skip_bad: bool
+def of_models(
+    models: Models,
+    data: str | None = None,
+    protocol: str | None = None,
+    fold: str | None = None,
+    skip_bad: bool = False,
 ) -> dict[str, Any]:
+    """What the page of a model shows, with the recordings it was trained on if they can be had."""
     history = models.model.history
     source = next((s["source"] for s in reversed(history) if s.get("source")), None)
     known = None if source is None else str(source)

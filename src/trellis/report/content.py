@@ -54,12 +54,14 @@ def content(
     confusions: Mapping[str, list[int]],
     examples: Mapping[str, Any] | None,
     chunks: int,
+    basis: str,
     moments: Sequence[int],
     classes: list[str] | None,
     skeleton: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """``rows[0]`` is the dense network. ``axis`` is what curves run over: "kept", or a row's x.
-    ``moments`` say which chunk each three channels of a joint are of."""
+    ``moments`` say which chunk, or in the ``basis`` of cosines which wave, each three channels of
+    a joint are of."""
     return {
         "format": FORMAT,
         "kind": "report",
@@ -84,6 +86,7 @@ def content(
         "confusions": dict(confusions),
         "examples": None if examples is None else dict(examples),
         "chunks": chunks,
+        "basis": basis,
         "moments": list(moments),
         "classes": classes,
         "skeleton": skeleton,

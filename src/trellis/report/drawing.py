@@ -6,15 +6,14 @@ so the flows of a column add up to the number of reached classes.
 
 from __future__ import annotations
 
-import base64
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .messages import Messages
+from .bundles import bundles
+from .messages import Block, Messages
 
 MOST = 5000  # lines that can be told apart, and drawn at once in a browser
 _DECADES = 4  # flows from the strongest down to a ten-thousandth of it look different
@@ -22,11 +21,11 @@ _DECADES = 4  # flows from the strongest down to a ten-thousandth of it look dif
 
 def drawing(messages: Messages, branches: Sequence[int]) -> dict[str, Any]:
     """What the page draws. ``branches[j]`` is joint j's finger or limb: lines have its colour."""
-    lines = int((messages.dense > 0).sum())
+    lines = int(messages.dense.count_nonzero())
     for block in messages.blocks:
-        lines += int((block.attention > 0).sum()) + int((block.convolution > 0).sum())
+        lines += int(block.attention.count_nonzero()) + int(block.convolution.count_nonzero())
     if lines > MOST:
-        return {"mode": "bundles", "bundles": _bundles(messages)}
+        return {"mode": "bundles", "blocks": bundles(messages)}
     return {
         "mode": "paths",
         "filters": messages.blocks[-1].convolution.shape[2],
@@ -37,10 +36,10 @@ def drawing(messages: Messages, branches: Sequence[int]) -> dict[str, Any]:
 class _Lines:
     """Every connection on a path, by the units it joins.
 
-    ``attention`` k u v: joint v to head k, for joint u; ``convolutions`` k c f: channel c to
-    filter f of head k; ``dense`` k f u o: filter f of head k at joint u to class o. Then its flow
-    (0 to 99, by its logarithm), the branch that most of it comes from, and which joints and
-    classes its paths join, as numbers of ``joint_sets`` and ``class_sets``.
+    ``attentions`` of each block, k u v: from joint v to joint u in head k; ``convolutions`` of each
+    block, k c f: channel c to filter f of head k; ``dense`` k f u o: filter f of head k at joint u
+    to class o. Then its flow (0 to 99, by its logarithm), the branch that marks it, and which
+    joints and classes its paths join, as numbers of ``joint_sets`` and ``class_sets``.
     """
 
     def __init__(self, messages: Messages, branches: Sequence[int]) -> None:
@@ -52,42 +51,32 @@ class _Lines:
         self.class_sets: dict[str, int] = {}
 
     def made(self) -> dict[str, Any]:
+        blocks = self.messages.blocks
         found = {
-            "attention": self._attention(),
-            "convolutions": [self._convolution(b) for b in range(len(self.messages.blocks))],
+            "attentions": [self._attention(block) for block in blocks],
+            "convolutions": [self._convolution(block) for block in blocks],
             "dense": self._dense(),
         }
         return found | {"joint_sets": list(self.joint_sets), "class_sets": list(self.class_sets)}
 
-    def _attention(self) -> list[list[int]]:
-        """Of the first block: later ones join joints that the picture no longer tells apart."""
-        block = self.messages.blocks[0]
-        back = block.back_to_mixed(self.messages.outgoing(0)).sum(3)  # classes, heads, nodes
+    def _attention(self, block: Block) -> list[list[int]]:
         k, u, v = block.attention.nonzero(as_tuple=True)
-        to_class = block.attention[k, u, v] * back[:, k, u]  # classes, lines
-        from_joint = torch.zeros(len(self.branch[0]), len(k), dtype=torch.float64)
-        from_joint[v, torch.arange(len(k))] = to_class.sum(0)
-        return self._rows((k, u, v), from_joint, to_class)
+        weight = block.attention[k, u, v]
+        from_joint = torch.einsum("jvkf,ukf->jkuv", block.convolved, block.wanted.sum(0))
+        to_class = torch.einsum("vkf,oukf->okuv", block.convolved.sum(0), block.wanted)
+        return self._rows((k, u, v), weight * from_joint[:, k, u, v], weight * to_class[:, k, u, v])
 
-    def _convolution(self, number: int) -> list[list[int]]:
-        block, out = self.messages.blocks[number], self.messages.outgoing(number)
-        mixed = block.mixed(self.messages.forward[number])  # joints, heads, nodes, channels
+    def _convolution(self, block: Block) -> list[list[int]]:
         k, c, f = block.convolution.nonzero(as_tuple=True)
         weight = block.convolution[k, c, f]
-        before, behind = mixed[:, k, :, c], out[:, :, k, f]  # lines, joints, nodes; classes, nodes…
-        from_joint = weight * torch.einsum("eju,ue->je", before, behind.sum(0))
-        to_class = weight * torch.einsum("eu,oue->oe", before.sum(1), behind)
+        before, behind = block.before[:, :, c], block.carried[:, :, k, f]  # …, nodes, lines
+        from_joint = weight * torch.einsum("jve,ve->je", before, behind.sum(0))
+        to_class = weight * torch.einsum("ve,ove->oe", before.sum(0), behind)
         return self._rows((k, c, f), from_joint, to_class)
 
     def _dense(self) -> list[list[int]]:
-        messages = self.messages
-        sums = messages.sums[:, None, None, None]
-        dense = torch.where(sums > 0, messages.dense / sums, 0)
-        forward = messages.forward[-1]
-        if messages.summed:  # the same filter whichever head: drawn once
-            dense, forward = dense[:, :, :1], forward[:, :, None]
-        else:
-            forward = forward.unflatten(2, tuple(messages.dense.shape[2:]))
+        dense = self.messages.dense
+        forward = self.messages.forward.unflatten(2, tuple(dense.shape[2:]))
         o, u, k, f = dense.nonzero(as_tuple=True)
         from_joint = forward[:, u, k, f] * dense[o, u, k, f]
         to_class = torch.zeros(len(dense), len(o), dtype=torch.float64)
@@ -105,12 +94,26 @@ class _Lines:
         columns = [
             *places,
             (99 * level.clamp(0, 1)).round().long(),
-            (self.branch @ from_joint).argmax(0),
+            _marked(self.branch @ from_joint),
             _numbers(self.joint_sets, from_joint > 0),
             _numbers(self.class_sets, to_class > 0),
         ]
         rows: list[list[int]] = torch.stack(columns, 1)[live].tolist()
         return rows
+
+
+def _marked(flows: Tensor) -> Tensor:
+    """(branches, lines) -> (lines,): the branch that a line carries more of than the others do.
+
+    What most of a line comes from would be one and the same almost everywhere, wherever a network
+    listens to one finger most. Where lines do not differ, it is that.
+
+    >>> _marked(torch.tensor([[6.0, 5, 7], [3, 4, 2], [1, 1, 1]]))
+    tensor([0, 1, 0])
+    """
+    shares = flows / flows.sum(0).clamp(min=1e-300)
+    usual = flows.sum(1) / flows.sum().clamp(min=1e-300)
+    return (shares - usual[:, None] + 1e-6 * shares).argmax(0)
 
 
 def _numbers(known: dict[str, int], members: Tensor) -> Tensor:
@@ -129,31 +132,3 @@ def _numbers(known: dict[str, int], members: Tensor) -> Tensor:
     for line in which.tolist():  # numbered as they are met, so that the first set is set 0
         order[line] = known.setdefault(texts[line], len(known))
     return order[which]
-
-
-def _bundles(messages: Messages) -> dict[str, Any]:
-    """Flows by class, joint and head of the first block, and how many filters each head has."""
-    block, out = messages.blocks[0], messages.outgoing(0)
-    mixed = block.mixed(messages.forward[0])
-    flow = torch.einsum("jkuc,okuc->ojk", mixed, block.back_to_mixed(out))
-    reached = torch.einsum("kuc,kcf->ukf", mixed.sum(0), block.convolution) > 0
-    filters = (reached & (out.sum(0) > 0)).any(0).sum(1)
-    return quantised(flow) | {"filters": filters.tolist()}
-
-
-def quantised(values: Tensor) -> dict[str, Any]:
-    """Numbers from 0 up as a byte each, by their square root: small ones keep a place.
-
-    >>> found = quantised(torch.tensor([0.0, 0.25, 1.0]))
-    >>> found["shape"], found["largest"], list(base64.b64decode(found["bytes"]))
-    ([3], 1.0, [0, 128, 255])
-    """
-    largest = float(values.max()) if values.numel() else 0.0
-    scaled = (values.clamp(min=0) / (largest or 1.0)).sqrt() * 255
-    # What is there at all must not look as if it were not.
-    whole = torch.where(values > 0, scaled.round().clamp(min=1), 0).to(torch.uint8)
-    return {
-        "shape": list(values.shape),
-        "largest": 0.0 if not math.isfinite(largest) else float(f"{largest:.6g}"),
-        "bytes": base64.b64encode(whole.numpy().tobytes()).decode("ascii"),
-    }

@@ -19,13 +19,15 @@ def commands(history: Sequence[Step], architecture: Mapping[str, Any]) -> list[s
     >>> train = {"step": "train", "source": "hands45", "fold": "1:1", "seed": 3}
     >>> commands([train | {"recipe": {"name": "quick", "epochs": 5}}], {"heads": 2, "blocks": 1})
     ['trellis train hands45 --fold 1:1 --recipe quick --epochs 5 --seed 3 --heads 2 --out dense']
+    >>> commands([{"step": "shrink", "source": "hands45", "kept": 9}], {"basis": "chunks"})
+    ['trellis shrink --data hands45 --keep 9 --basis chunks']
     """
-    own = _architecture(architecture)
     found, last = [], "dense"
     for step in history:
         kind, source = step.get("step"), str(step.get("source"))
         if kind == "train":
-            line = ["train", source, *_training(step), *own, "--out", "dense"]
+            line = ["train", source, *_training(step), *_architecture(architecture)]
+            line += ["--out", "dense"]
         elif kind == "prune":
             line = ["prune", last, "--keep", str(step.get("budget"))]
             line += ["--method", str(step["method"])] if "method" in step else []
@@ -41,7 +43,7 @@ def commands(history: Sequence[Step], architecture: Mapping[str, Any]) -> list[s
             line += ["--course", "quick"] if course.endswith("quick") else []
             length = step.get("length", 1)
             line += ["--length", f"{length:g}"] if length != 1 else []
-            line += [*_training(step), *own]
+            line += [*_training(step), *_architecture(architecture, basis="cosines")]
         else:
             continue
         found.append(shlex.join(["trellis", *line]))
@@ -52,9 +54,10 @@ _DEFAULTS = {"heads": 16, "filters": 128, "blocks": 1, "shared": False, "combine
              "bias": False, "chunks": 32, "channels": ("coordinates",)}  # fmt: skip
 
 
-def _architecture(given: Mapping[str, Any]) -> list[str]:
+def _architecture(given: Mapping[str, Any], basis: str = "chunks") -> list[str]:
+    """Options that are not as the command has them by itself; ``basis`` differs by command."""
     words = []
-    for name, default in _DEFAULTS.items():
+    for name, default in (_DEFAULTS | {"basis": basis}).items():
         value = given.get(name, default)
         if value != default:
             values = value if isinstance(value, tuple) else () if value is True else (value,)

@@ -8,24 +8,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 
 from ..errors import TrellisError
 from ..paper.versions import versions
-from ..paths.audit import Audit, audit
 from ..saved.folder import is_saved
-from ..skeleton import Fold, Recogniser, Skeletons, evaluated
+from ..skeleton import Evaluation, Fold, Recogniser, Skeletons
 from ..skeleton.pose import mean_pose
+from ..skeleton.skeletons import Indices
 from .confusion import of_matrix
 from .content import Missing, content, skeleton_part
 from .curves import PLACE, VALUE
 from .examples import examples
 from .history import commands, dense_metrics, known, last_metrics, method_of, told
+from .living import Whole, living
 from .multiplications import dense_multiplications
 from .network import shown_network
 from .shares import moments_of
 
 DENSE, MODEL, CURVE = "dense", "model", "curve.json"
+_AT_ONCE = 64  # recordings: their hidden units stay in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,16 @@ def models_in(path: Path, dense: Path | None = None) -> Models:
 def model_report(models: Models, data: Skeletons | None, fold: Fold | None) -> dict[str, Any]:
     """``data`` and ``fold`` are the recordings to test on, where they are at hand."""
     model, history = models.model, models.model.history
-    whole = audit(model.model, torch.zeros(1, *model_shape(model)))
-    tested = {
-        name: evaluated(one, data, fold.test)
+    whole = Whole(living(model.model))
+    said = {
+        name: _said(one, data, fold)
         for name, one in (("model", model), ("dense", models.dense))
         if one is not None and data is not None and fold is not None
+    }
+    tested = {
+        name: Evaluation.of(model.labels(data)[fold.test], answers, model.classes)
+        for name, answers in said.items()
+        if data is not None and fold is not None
     }
     is_pruned = whole.kept < whole.total
     figures = {name: {"top1": e.top1, "mean_class": e.mean_class} for name, e in tested.items()}
@@ -79,7 +86,7 @@ def model_report(models: Models, data: Skeletons | None, fold: Fold | None) -> d
         rate = 100 * (1 - whole.kept / whole.total)
         rows += _curve_rows(models.curve, label, whole.total)
         row = _row("model", "model", label, float(f"{rate:.5g}"), float(whole.kept),
-                   100 * whole.live_fraction, now, whole)  # fmt: skip
+                   whole.live_percent, now, whole)  # fmt: skip
         rows.append(row)
         methods = [{"key": "model", "label": label, "consistent": True, "paper": False}]
         if models.curve:
@@ -90,7 +97,8 @@ def model_report(models: Models, data: Skeletons | None, fold: Fold | None) -> d
     if data is not None and fold is not None:
         pose = mean_pose([data.sequences[i] for i in fold.train], model.layout.roots).tolist()
     moments = moments_of(model.chunks, model.kinds)
-    shown = {"model" if is_pruned else "dense": shown_network(model.model, model.layout, moments)}
+    network = shown_network(model.model, model.layout, moments, model.basis)
+    shown = {"model" if is_pruned else "dense": network}
     confusions = {"model" if is_pruned else "dense": of_matrix(tested["model"].matrix)} if (
         "model" in tested) else {}  # fmt: skip
     if "dense" in tested and is_pruned:
@@ -110,14 +118,15 @@ def model_report(models: Models, data: Skeletons | None, fold: Fold | None) -> d
         methods=methods,
         published=[],
         layers=layers,
-        chosen=chosen if is_pruned else "dense",
+        chosen=chosen or "dense",
         rule="this model",
         of_network=f"seed {known(history, 'seed') or 0}",
         networks=shown,
         dense_multiplications=dense_multiplications(model.model.sizes),
         confusions=confusions,
-        examples=_examples(model, data, fold, "model" if is_pruned else "dense"),
+        examples=_examples(model, data, fold, said.get("model"), chosen or "dense"),
         chunks=model.chunks,
+        basis=model.basis,
         moments=moments,
         classes=list(model.classes),
         skeleton=skeleton_part(model.layout, pose),
@@ -126,16 +135,13 @@ def model_report(models: Models, data: Skeletons | None, fold: Fold | None) -> d
 
 def _architecture(model: Recogniser) -> dict[str, Any]:
     """What the command line of its training was told of the network."""
-    return model.model.sizes | {"chunks": model.chunks, "channels": model.kinds}
-
-
-def model_shape(model: Recogniser) -> tuple[int, int]:
-    return model.model.sizes["nodes"], model.model.sizes["channels"]
+    own = {"chunks": model.chunks, "channels": model.kinds, "basis": model.basis}
+    return model.model.sizes | own
 
 
 def _row(
     key: str, method: str, label: str, rate: float, kept: float, live: float,
-    metrics: Mapping[str, Any], found: Audit | None,
+    metrics: Mapping[str, Any], found: Whole | None,
 ) -> dict[str, Any]:  # fmt: skip
     def accuracy(name: str) -> list[float | None] | None:
         value = metrics.get(name)
@@ -190,7 +196,7 @@ def _warnings(model: Recogniser) -> list[str]:
 
 
 def _facts(
-    models: Models, whole: Audit, data: Skeletons | None, fold: Fold | None
+    models: Models, whole: Whole, data: Skeletons | None, fold: Fold | None
 ) -> list[tuple[str, str]]:
     model, history = models.model, models.model.history
     found = [("Model", str(models.path))]
@@ -201,9 +207,11 @@ def _facts(
              f"{fold.name}: {len(fold.train):,} to train on, {len(fold.test):,} to test on")
         )  # fmt: skip
     sizes = model.model.sizes
+    seen = " seen as waves (cosines)" if model.basis == "cosines" else ""
     found.append(
         ("Network", f"GCN, {sizes['heads']} heads, {sizes['filters']} filters, {model.chunks} "
-         f"chunks, {sizes['blocks']} block{'s' * (sizes['blocks'] > 1)}: {whole.total:,} weights")
+         f"chunks{seen}, {sizes['blocks']} block{'s' * (sizes['blocks'] > 1)}: {whole.total:,} "
+         "weights")
     )  # fmt: skip
     found += [(f"Step {n}: {step.get('step', '?')}", told(step)) for n, step in
               enumerate(history, 1)]  # fmt: skip
@@ -231,12 +239,19 @@ def _missing(models: Models, data: Skeletons | None, is_pruned: bool) -> list[Mi
     return found
 
 
+def _said(model: Recogniser, data: Skeletons, fold: Fold) -> Indices:
+    """The classes that a model gives to the recordings it is tested on."""
+    recordings = [data.sequences[i] for i in fold.test]
+    parts = [recordings[i : i + _AT_ONCE] for i in range(0, len(recordings), _AT_ONCE)]
+    said = [model.probabilities(part).argmax(axis=1) for part in parts]
+    return np.concatenate([np.zeros(0), *said]).astype(np.int64)
+
+
 def _examples(
-    model: Recogniser, data: Skeletons | None, fold: Fold | None, row: str
+    model: Recogniser, data: Skeletons | None, fold: Fold | None, said: Indices | None, row: str
 ) -> dict[str, Any] | None:
-    if data is None or fold is None:
+    if data is None or fold is None or said is None:
         return None
-    said = model.probabilities([data.sequences[i] for i in fold.test]).argmax(axis=1)
     place = {name: i for i, name in enumerate(data.classes)}
     answers = [place.get(model.classes[i], -1) for i in said]
     found = examples(data, fold.test.tolist(), answers)

@@ -24,14 +24,12 @@ def multiplications(messages: Messages) -> int:
     True
     """
     count = 0
-    for number, block in enumerate(messages.blocks):
-        before = _seen(messages.forward[number])  # nodes, channels
-        behind = _seen(messages.outgoing(number))  # nodes, heads, filters
+    for block in messages.blocks:
+        before, behind = _seen(block.before), _seen(block.wanted)  # nodes, channels; nodes, heads…
         channels, filters = block.convolution.shape[1:]
         count += (_mixed_first if channels <= filters else _convolved_first)(block, before, behind)
-    dense = messages.dense[:, :, :1] if messages.summed else messages.dense
-    last = _seen(messages.forward[-1]).reshape(dense.shape[1:])
-    return count + int(((dense > 0) * last).sum())
+    last = (messages.forward > 0).any(0).reshape(messages.dense.shape[1:])
+    return count + int(((messages.dense > 0) & last).sum())
 
 
 def dense_multiplications(sizes: Mapping[str, Any]) -> int:
@@ -69,7 +67,7 @@ def _convolved_first(block: Block, before: Tensor, behind: Tensor) -> int:
 
 
 def _seen(message: Tensor) -> Tensor:
-    return _positive(message.sum(0))
+    return (message > 0).any(0).double()
 
 
 def _positive(values: Tensor) -> Tensor:

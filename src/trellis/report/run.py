@@ -14,6 +14,7 @@ from ..paper.network import architecture_of
 from ..paper.pack import LEAST, unpacked
 from ..paper.recordings import describe
 from ..skeleton import GCN, Skeletons
+from ..skeleton.channels import BASES
 from .confusion import pooled
 from .content import Missing, content, skeleton_part
 from .curves import chosen_row, methods_of_run, published_of, rows_of_run
@@ -72,6 +73,7 @@ def run_report(
         confusions=_confusions(folder, named),
         examples=_examples(folder, data, chosen),
         chunks=folder.settings.chunks,
+        basis=BASES[0],
         moments=stored.moments,
         classes=list(named.classes) if named is not None else None,
         skeleton=None if named is None else skeleton_part(named.layout, named.pose),

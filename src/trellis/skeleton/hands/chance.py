@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+_16, _32 = np.uint64(16), np.uint64(32)
+_QUARTERS, _HALF = np.uint64(0x0000FFFF0000FFFF), np.uint64(0xFFFFFFFF)
 
 
 class Chance:
@@ -37,11 +39,17 @@ class Chance:
         A word's four 16-bit quarters, added up: all but the tails of a normal distribution.
         """
         words = self._raw(*shape)
-        quarter = np.uint64(0xFFFF)
-        total = words & quarter
-        for shift in (16, 32, 48):
-            total += (words >> np.uint64(shift)) & quarter
-        return (total.astype(np.float64) - 2 * 65535.0) * (3**0.5 / 65536)
+        pairs = words & _QUARTERS  # two at a time, each with room for the sum
+        words >>= _16
+        words &= _QUARTERS
+        pairs += words
+        total = pairs >> _32
+        pairs &= _HALF
+        total += pairs
+        numbers = total.astype(np.float64)
+        numbers -= 2 * 65535.0
+        numbers *= 3**0.5 / 65536
+        return numbers
 
     def whole(self, low: int, high: int) -> int:
         """A whole number from ``low`` to ``high``, both included."""

@@ -14,20 +14,20 @@ def hand(angles: Floats, anatomy: Anatomy) -> Floats:
     A bone that is spread by a and flexed by b points to cos b (cos a forward + sin a side) +
     sin b curl. Spread is the knuckle's; flexion adds up along the finger.
     """
-    turns = np.radians(angles).reshape(len(angles), 5, 4)  # base, side, middle, end
-    aside = turns[:, :, 1, None]
-    flexed = np.stack([turns[..., 0], turns[..., 2], turns[..., 3]], -1).cumsum(-1)
-    along = np.cos(flexed) * np.cos(aside)  # (frames, fingers, bones)
-    beside = np.cos(flexed) * np.sin(aside)
-    across = np.sin(flexed)
-    forward, side, curl = anatomy.axes.swapaxes(0, 1)[:, :, None]  # (fingers, 1, 3) each
-    steps = along[..., None] * forward + beside[..., None] * side + across[..., None] * curl
+    base, side, middle, end = np.radians(angles.T).reshape(5, 4, -1).swapaxes(0, 1)
+    flexed = np.stack([base, middle, end], 1).cumsum(1)  # (fingers, bones, frames)
+    level, across = np.cos(flexed), np.sin(flexed)
+    along, beside = level * np.cos(side)[:, None], level * np.sin(side)[:, None]
+    directions = anatomy.axes.transpose(1, 2, 0)[..., None, None]  # (3, axes, fingers, 1, 1)
+    steps = along * directions[0]  # (axes, fingers, bones, frames)
+    steps += beside * directions[1]
+    steps += across * directions[2]
     steps *= anatomy.bones[:, :, None]
-    joints = np.empty((len(angles), 21, 3))
+    joints = _empty(len(angles), 21)
     joints[:, 0] = 0
     joints[:, 1:6] = anatomy.knuckles
-    fingers = anatomy.knuckles[:, None] + steps.cumsum(2)  # (frames, fingers, bones, 3)
-    joints[:, 6:] = fingers.reshape(len(angles), 15, 3)
+    fingers = anatomy.knuckles.T[:, :, None, None] + steps.cumsum(2)
+    joints[:, 6:] = fingers.reshape(3, 15, -1).transpose(2, 1, 0)
     return joints
 
 
@@ -61,10 +61,18 @@ def viewed(joints: Floats, yaw: Floats, pitch: Floats, roll: Floats) -> Floats:
 def rotated(first: Floats, second: Floats, angle: Floats) -> tuple[Floats, Floats]:
     """Turn in the plane of two axes, the first towards the second."""
     cos, sin = np.cos(angle), np.sin(angle)
-    return cos * first - sin * second, sin * first + cos * second
+    one, other = cos * first, sin * first
+    one -= sin * second
+    other += cos * second
+    return one, other
 
 
 def _points(x: Floats, y: Floats, z: Floats) -> Floats:
-    points = np.empty((*x.shape, 3))
+    points = _empty(*x.shape)
     points[..., 0], points[..., 1], points[..., 2] = x, y, z
     return points
+
+
+def _empty(frames: int, joints: int) -> Floats:
+    """(frames, joints, 3), laid out with frames side by side: most is done to all frames alike."""
+    return np.empty((3, joints, frames)).transpose(2, 1, 0)

@@ -34,11 +34,13 @@ class Plan:
 
 def plan(action: Action, habit: Habit, chance: Chance) -> Plan:
     """Choose how often the action is repeated, how long each part takes, where it hesitates."""
-    keys = [action.before, *action.cycle * chance.whole(*action.times), action.after]
-    beats = np.array([key.beats for key in keys])
-    beats *= np.maximum(1 + TIMING * chance.normal(len(keys)), 0.25)
-    beats += (chance.uniform(0, 1, len(keys)) < HESITATION) * chance.uniform(0.3, 1.5, len(keys))
-    return Plan(beats.cumsum() * habit.pace, np.stack([key.pose() for key in keys]), habit)
+    every, poses = action.keys
+    last = len(every) - 1
+    order = np.array([0, *[*range(1, last)] * chance.whole(*action.times), last])
+    beats, keys = every[order], len(order)
+    beats *= np.maximum(1 + TIMING * chance.normal(keys), 0.25)
+    beats += (chance.uniform(0, 1, keys) < HESITATION) * chance.uniform(0.3, 1.5, keys)
+    return Plan(beats.cumsum() * habit.pace, poses[order], habit)
 
 
 def poses(plan: Plan, frames: int, chance: Chance) -> Floats:
@@ -58,7 +60,8 @@ def poses(plan: Plan, frames: int, chance: Chance) -> Floats:
     done += plan.habit.posture
     done += DRIFT * POSTURE * wandering(chance.normal(3 + frames // 60, SIZE), frames)
     done[:, : ANGLES + 3] += TREMOR * chance.normal(frames, ANGLES + 3)
-    return np.clip(done, LIMITS[:, 0], LIMITS[:, 1])
+    np.maximum(done, LIMITS[:, 0], out=done)
+    return np.minimum(done, LIMITS[:, 1], out=done)
 
 
 def view(plan: Plan, frames: int, chance: Chance) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,6 +25,8 @@ PERSON, HABITUAL, ONCE = 0.6, 0.6, 0.75
 ELBOW = (110.0, -130.0, 170.0)  # right, up and forward of the eyes, mm
 FOREARM_IN, FOREARM_UP = 22.0, 12.0  # where a forearm points when the programme says nothing
 
+_AT_ONCE = 1024  # frames: what stays in the processor's cache is moved several times as fast
+
 # Every kind of random number has a stream of its own: more of one leaves the others as they are.
 _ANATOMY, _PERSON, _HABITUAL, _PLAN, _POSES, _SENSOR = range(1, 7)
 
@@ -35,11 +38,16 @@ def recorded(takes: Sequence[Take], seed: int) -> tuple[Frames, ...]:
     last bit, 10⁻¹³ mm.
     """
     clean, length = filmed(takes, seed)
+    found = []
     for take, rows in zip(takes, _slices(length), strict=True):
         chance = Chance(seed, _SENSOR, take.subject, take.action, take.repetition)
-        clean[rows] += errors(chance, rows.stop - rows.start)
-    exact = np.rint(clean * 100) / 100
-    return tuple(exact[rows].astype(np.float32) for rows in _slices(length))
+        seen = errors(chance, rows.stop - rows.start)
+        seen += clean[rows]
+        seen *= 100
+        np.rint(seen, out=seen)
+        seen /= 100
+        found.append(seen.astype(np.float32))
+    return tuple(found)
 
 
 def filmed(takes: Sequence[Take], seed: int) -> tuple[Floats, NDArray[np.int64]]:
@@ -48,11 +56,15 @@ def filmed(takes: Sequence[Take], seed: int) -> tuple[Floats, NDArray[np.int64]]
     joints = np.empty((len(moves), 21, 3))
     subjects = np.repeat([take.subject for take in takes], length)
     for subject in sorted({take.subject for take in takes}):
-        rows = subjects == subject
         anatomy = anatomy_of(subject, seed)
-        arm = moves[rows, ANGLES:] + (0, 0, 0, FOREARM_UP, FOREARM_IN, *ELBOW)
-        joints[rows] = placed(hand(moves[rows, :ANGLES], anatomy), arm, anatomy.forearm)
-    return viewed(joints, *views.T), length
+        own = np.flatnonzero(subjects == subject)
+        for start in range(0, len(own), _AT_ONCE):
+            rows = own[start : start + _AT_ONCE]
+            moved_so = moves[rows]
+            arm = moved_so[:, ANGLES:] + (0, 0, 0, FOREARM_UP, FOREARM_IN, *ELBOW)
+            there = placed(hand(moved_so[:, :ANGLES], anatomy), arm, anatomy.forearm)
+            joints[rows] = viewed(there, *views[rows].T)
+    return joints, length
 
 
 def moved(takes: Sequence[Take], seed: int) -> tuple[Floats, Floats, NDArray[np.int64]]:
@@ -75,12 +87,16 @@ def anatomy_of(subject: int, seed: int) -> Anatomy:
 def _plan(take: Take, seed: int) -> Plan:
     subject, action, repetition, _ = take
     chance = Chance(seed, _PLAN, subject, action, repetition)
-    habit = (
-        Habit.of(Chance(seed, _PERSON, subject), PERSON)
-        + Habit.of(Chance(seed, _HABITUAL, subject, action), HABITUAL)
-        + Habit.of(chance, ONCE)
-    )
+    habit = _habit(seed, subject, action) + Habit.of(chance, ONCE)
     return plan(ACTIONS[action], habit, chance)
+
+
+@functools.lru_cache(maxsize=512)
+def _habit(seed: int, subject: int, action: int) -> Habit:
+    """What is a person's own in all they do, and in this action."""
+    return Habit.of(Chance(seed, _PERSON, subject), PERSON) + Habit.of(
+        Chance(seed, _HABITUAL, subject, action), HABITUAL
+    )
 
 
 def _slices(length: NDArray[np.int64]) -> list[slice]:

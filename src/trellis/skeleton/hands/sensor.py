@@ -19,9 +19,9 @@ _SHARE = np.array([0.2, 0.5, 0.8, 1.0])
 
 def errors(chance: Chance, frames: int) -> Floats:
     """(frames, 21, 3), in millimetres, to be added to what is there."""
-    white = WHITE * chance.normal(frames, 21, 3)
-    bias = wandering(BIAS * chance.normal(2 + frames // 40, 63), frames).reshape(frames, 21, 3)
-    wrong = white + bias
+    wrong = chance.normal(frames, 21, 3)
+    wrong *= WHITE
+    wrong += wandering(BIAS * chance.normal(2 + frames // 40, 63), frames).reshape(frames, 21, 3)
     misses = int(5 * LOST * frames + float(chance.uniform(0, 1)))
     first = chance.uniform(0, frames, misses).astype(np.int64)
     last = first + chance.uniform(1, 7, misses).astype(np.int64)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
+
+from ..chance import Floats
 from ..grips import RELAXED
 from ..pose import Key, key
 
@@ -26,3 +30,9 @@ class Action:
     times: tuple[int, int] = (1, 1)
     before: Key = _FROM
     after: Key = _BACK
+
+    @cached_property
+    def keys(self) -> tuple[Floats, Floats]:
+        """Beats (keys,) and poses (keys, 28) of reaching, one cycle and letting go."""
+        every = (self.before, *self.cycle, self.after)
+        return np.array([key.beats for key in every]), np.stack([key.pose() for key in every])
