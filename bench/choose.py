@@ -3,8 +3,8 @@
 ``python bench/choose.py hands45 nw-ucla:PATH mtm1:PATH sbu:PATH --device cuda --out
 FOLDER`` makes networks in each of ``--variants``, and prints their top-1 accuracy on what was held
 out, for each part and on average. Test splits are never looked at. What is held out of a training
-split: of ``hands45`` a random quarter, twice; of NW-UCLA half of the people, both ways, and one of
-its two cameras; of SBU one of the other folds; of MTM-1 a third of its videos, twice.
+split: of ``hands45`` every fourth recording, twice; of NW-UCLA half of the people, both ways, and
+one of its two cameras; of SBU one of the other folds; of MTM-1 a third of its videos, twice.
 
 The courses are a third as long as the default unless ``--length`` says otherwise: what is ahead in
 them is taken to be ahead in longer ones. Finished variants are kept in FOLDER/choose.jsonl.
@@ -126,7 +126,7 @@ def accuracy(
     )  # fmt: skip
     x, y = places(judge).to(options.device), labels[judge].to(options.device)
     found = 100 * accuracies(maker.forward, small.weights, x, y).view(-1, options.seeds).mean(1)
-    whole = 100 * accuracies(maker.forward, dense, x, y).mean()
+    whole = 100 * accuracies(maker.forward, dense, x, y)[: options.seeds].mean()
     return {"dense": float(whole)} | {
         f"{100 * s:.6g} %": float(top1) for s, top1 in zip(options.sparsity, found, strict=True)
     }

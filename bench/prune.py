@@ -63,7 +63,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of part dead")
-    parser.add_argument("--merge", type=Path, help="prune.json of another run: its rows of dead")
+    parser.add_argument("--merge", type=Path, help="prune.json of another run, to add")
     return parser.parse_args()
 
 
@@ -96,7 +96,9 @@ def main() -> None:
     if asked.merge:
         if not asked.merge.exists():
             raise SystemExit(f"{asked.merge}: there is no such file to merge")
-        for row in Found.read(asked.merge).left:
+        other = Found.read(asked.merge)
+        found.samples |= other.samples
+        for row in other.left:
             found.add(row)
         write(asked.out, found)
         return

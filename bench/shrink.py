@@ -119,7 +119,7 @@ class Bench:
             found += [
                 {"data": kind(self.data.source), "synthetic": self.data.synthetic, "part": name,
                  "sparsity": s, "case": seed if len(self.data.folds) == 1 else number,
-                 "top1": 100 * t, "kept": int(k), "total": maker.connections}
+                 "top1": round(100 * t, 4), "kept": int(k), "total": maker.connections}
                 for s, seed, t, k in rows
             ]  # fmt: skip
         return found

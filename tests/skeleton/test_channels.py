@@ -176,5 +176,18 @@ def test_waves_lose_nothing(chunks: int) -> None:
 def test_bases_that_are_none() -> None:
     with pytest.raises(TrellisError, match="basis='sines' is unknown: it is chunks or cosines"):
         Channels.of(FPHA, basis="sines")
-    with pytest.raises(TrellisError, match="velocity is from one chunk to the next"):
+    with pytest.raises(TrellisError, match="channels coordinates, velocity in the basis 'cosines'"):
         Channels.of(FPHA, ("coordinates", "velocity"), "cosines")
+
+
+def test_waves_are_not_rounded_as_products_are() -> None:
+    """Nor is what comes out of another type, in whatever context."""
+    x = torch.randn(2, 21, 96)
+    wanted = in_cosines(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(in_cosines(x), wanted)
+    with torch.inference_mode():
+        in_cosines(torch.randn(2, 21, 15))  # made here first, and used where gradients are
+    y = torch.randn(2, 21, 15, requires_grad=True)
+    in_cosines(y).sum().backward()
+    assert y.grad is not None

@@ -221,10 +221,10 @@ def test_plain_products_stand_in_where_kernels_do_not_run(monkeypatch: pytest.Mo
     model = GCN(*SMALL[0][:5])
     wanted = results(forward_of(model), weights, x, pull)
     monkeypatch.setattr(fast, "usable", lambda *_: True)  # on a CPU, where none of them runs
-    fast._runs.cache_clear()
+    fast._RUNS.clear()
     with pytest.warns(RuntimeWarning, match="do not run on cpu"):
         found = results(forward_of(model), weights, x, pull)
-    fast._runs.cache_clear()
+    fast._RUNS.clear()
     for a, b in zip(found, wanted, strict=True):
         assert torch.equal(a, b)
 

@@ -212,6 +212,8 @@ def test_refusals() -> None:
         made(keep=8)
     with pytest.raises(TrellisError, match="teachers=-1 is not a whole number from 0 up"):
         course(teachers=-1)
+    with pytest.raises(TrellisError, match=r"weight=0.0 lets 2 teachers teach nothing"):
+        course(weight=0.0)
     with pytest.raises(TrellisError, match="'best' is unknown: viterbi, synflow"):
         course(method="best")
     with pytest.raises(TrellisError, match="course 'slow' is unknown"):

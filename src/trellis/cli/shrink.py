@@ -63,6 +63,13 @@ CourseName = Annotated[
         "small batches and few epochs, for a first look on a CPU."
     ),
 ]
+OwnFrame = Annotated[
+    Frame | None,
+    arg(
+        help="Whose frame recordings are seen in: the body's, where the layout names one, unless "
+        "told."
+    ),
+]
 TeacherCount = Annotated[
     int,
     arg(
@@ -95,7 +102,7 @@ def shrink(
     chunks: Chunks = 32,
     channels: Kinds = ("coordinates",),
     basis: Basis = "cosines",
-    frame: Frame | None = None,
+    frame: OwnFrame = None,
     teachers: TeacherCount = 0,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,

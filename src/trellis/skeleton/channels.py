@@ -61,8 +61,8 @@ class Channels:
             raise TrellisError(f"basis={self.basis!r} is unknown: it is {' or '.join(BASES)}")
         if self.basis == "cosines" and "velocity" in self.kinds:
             raise TrellisError(
-                "velocity is from one chunk to the next: with basis='cosines' give coordinates, "
-                "bones, or both, or take basis='chunks'"
+                f"channels {', '.join(self.kinds)} in the basis 'cosines': velocity is from one "
+                "chunk to the next; give coordinates, bones, or both, or take the basis 'chunks'"
             )
         count = len(self.parents)
         if not all(-1 <= parent < count for parent in self.parents):

@@ -38,11 +38,12 @@ def in_cosines(x: Tensor) -> Tensor:
     >>> in_cosines(still).round(decimals=3).tolist()[:6]
     [2.0, 4.0, 6.0, 0.0, 0.0, 0.0]
     """
-    found: Tensor = x @ _by_axis(x.shape[-1] // 3, x.dtype, x.device)
+    with torch.autocast(x.device.type, enabled=False):  # a rounded wave is not the wave
+        found: Tensor = x @ _by_axis(x.shape[-1] // 3, x.dtype, x.device)
     return found
 
 
-@functools.lru_cache(maxsize=64)
+@functools.cache
 def _by_axis(chunks: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """(chunks * 3, chunks * 3): the transform, transposed, of x, y and z each. Kept, because a
     captured graph cannot copy it from the host."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from functools import lru_cache
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,17 +24,20 @@ def fast_logits(attention: Tensor, convolution: Tensor, dense: Tensor, x: Tensor
     x (N, B, V, C), which gets no gradient.
     """
     kind = precision_of(attention, convolution, dense, x)
-    if kind is None or not usable(attention, convolution, dense.shape[1]):
+    if kind is None or x.requires_grad or not usable(attention, convolution, dense.shape[1]):
         return None
     logits: Tensor
     if kind == "bf16":
         logits = Fused.apply(attention, convolution, dense, x)  # type: ignore[no-untyped-call]
         return logits
-    if x.requires_grad:
-        return None
     pairs = kind == "fp32"
     sizes = (*convolution.shape[1:], attention.shape[-1], dense.shape[1])
-    if not _runs(attention.device, pairs, *sizes):
+    trial = attention.device, pairs, *sizes
+    if trial not in _RUNS:
+        if x.is_cuda and torch.cuda.is_current_stream_capturing():  # no moment to try
+            return None
+        _RUNS[trial] = _runs(*trial)
+    if not _RUNS[trial]:
         return None
     logits = Halved.apply(attention, convolution, dense, x, pairs)  # type: ignore[no-untyped-call]
     return logits
@@ -73,21 +77,25 @@ def _shared_memory(device: torch.device) -> int:
     return int(getattr(torch.cuda.get_device_properties(device), _OPTIN, 0))
 
 
-@lru_cache
+_RUNS: dict[tuple[Any, ...], bool] = {}
+
+
 def _runs(
     device: torch.device, pairs: bool, heads: int, channels: int, filters: int, nodes: int,
     classes: int,
 ) -> bool:  # fmt: skip
     """Try one step of a network of these sizes: another GPU or another Triton may refuse it."""
-    attention = torch.ones(1, heads, nodes, nodes, device=device, requires_grad=True)
-    convolution = torch.ones(1, heads, channels, filters, device=device)
-    dense = torch.ones(1, classes, heads * nodes * filters, device=device)
-    x = torch.ones(1, 64, nodes, channels, device=device)
     try:
-        with torch.enable_grad(), torch.cuda.device(device):
+        with torch.inference_mode(False), torch.enable_grad(), torch.cuda.device(device):
+            attention = torch.ones(1, heads, nodes, nodes, device=device, requires_grad=True)
+            convolution = torch.ones(1, heads, channels, filters, device=device)
+            dense = torch.ones(1, classes, heads * nodes * filters, device=device)
+            x = torch.ones(1, 64, nodes, channels, device=device)
             logits = Halved.apply(attention, convolution, dense, x, pairs)  # type: ignore[no-untyped-call]
             torch.autograd.grad(logits.sum(), attention)
             torch.cuda.synchronize(device)
+    except torch.OutOfMemoryError:  # which says nothing of the kernels
+        raise
     except Exception as error:  # Triton's errors have no class in common
         warnings.warn(
             f"the kernels for {'fp32' if pairs else 'tf32'} do not run on {device} ({error!r}): "

@@ -3,9 +3,9 @@
 **What "fp32" means here.** Each float32 is taken as the sum of two 16-bit floats, ``high`` and
 ``low / 2^11``, which carry 22 of its 24 bits; a product is three products of halves on the tensor
 cores, off by at most about 2^-21 of itself (a float32 product: 2^-24), and all sums are in
-float32. Beside float64, logits and gradients come out as near as those of plain float32 products,
-whose sums round more than these numbers do. **"tf32"** is the high half alone: 11 bits, as many as
-TF32 has.
+float32. Beside float64, logits and gradients come out about as near as those of plain float32
+products, whose sums round more than these numbers do (bench/train.py says how near). **"tf32"** is
+the high half alone: 11 bits, as many as TF32 has.
 
 A 16-bit float has few exponents, so each tensor of each network is scaled by a power of two that
 puts a bound on its entries just below 2^15. Entries down to 2^-29 of the bound keep their 22 bits;

@@ -24,10 +24,10 @@ class Augmenter:
     of the coordinates, which noise is measured in, is one.
 
     Rotation, scale and mirror are linear in space and the same at all times: they commute with
-    averaging frames to chunks, and with `Normalisation`, exactly. Warp and crop do not: here a
-    chunk of the new recording is interpolated linearly between two chunks of the old one, and
-    the recording is then shifted so that the root's average is where it was, as a normalised
-    recording's is.
+    averaging frames to chunks, and with `Normalisation` in the camera's frame, exactly. Warp and
+    crop do not: here a chunk of the new recording is interpolated linearly between two chunks of
+    the old one, and the recording is then shifted so that the root's average is where it was, as a
+    normalised recording's is.
 
     What is drawn depends on a network's seed and the step alone, never on which others are in
     the stack. Where all but noise is switched off, the result is that of `Noise`, to the bit.

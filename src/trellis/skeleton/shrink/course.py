@@ -41,6 +41,11 @@ class Course:
         whole = isinstance(self.teachers, int) and not isinstance(self.teachers, bool)
         if not whole or self.teachers < 0:
             raise TrellisError(f"teachers={self.teachers!r} is not a whole number from 0 up")
+        if self.teachers and not self.weight > 0:
+            raise TrellisError(
+                f"weight={self.weight!r} lets {self.teachers} teachers teach nothing: give a share "
+                "of the loss above 0, or teachers=0"
+            )
         if self.method not in METHODS:
             raise TrellisError(f"method={self.method!r} is unknown: {', '.join(METHODS)}")
         if not 0 <= self.sensitivity <= 1:
