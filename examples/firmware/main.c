@@ -57,12 +57,22 @@ static int on_inputs(int32_t from, int32_t to) {
 }
 
 #ifdef TRELLIS_FRAME
+/* Bytes that stay free for the stack: calls, and what the cosine transform works in. */
+#define STACK (2048u + TRELLIS_CHUNKS * 3u * sizeof(float))
+
 /* From frames to outputs. */
 static int on_recording(int32_t from, int32_t to) {
     extern float bss_end; /* the linker's: memory is free from here on, up to the stack */
     float *recording = &bss_end;
-    const uint32_t frames = (uint32_t)asked(SYS_FLEN, &from) / (TRELLIS_FRAME * sizeof(float));
+    const uintptr_t stack = (uintptr_t)__builtin_frame_address(0) - STACK;
+    const int32_t length = asked(SYS_FLEN, &from);
+    const uint32_t frames = (uint32_t)length / (TRELLIS_FRAME * sizeof *recording);
     const size_t size = frames * TRELLIS_FRAME * sizeof *recording;
+    if (length < 0) return 5;
+    if (stack < (uintptr_t)recording || size > stack - (uintptr_t)recording) {
+        say("the recording is larger than the memory that is free\n");
+        return 7;
+    }
     if (moved(SYS_READ, from, recording, size) != 0) return 5;
     const uint32_t began = now();
     if (trellis_input(recording, frames, scratch) != 0) return 6;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import json
 import re
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cli.conftest import Run
+from tests.report.browser import Browser, Seen
 from tests.skeleton.folders import FPHA_LIST, csv_folder, fpha_folder, motion, mtm1_folder, write
 from trellis.cli.animation import GRID, page
 from trellis.skeleton import Layout, Skeletons, load
@@ -161,6 +163,83 @@ def test_the_page_fetches_nothing_and_knows_the_dark() -> None:
     assert not re.search(r"(https?:|//[a-z]|\bsrc=|\bhref=|\bimport\b|url\()", text)
     assert "default-src 'none'" in text
     assert "prefers-color-scheme: dark" in text and "prefers-reduced-motion" in text
+
+
+def written(folder: Path, frames: int = 40, **options: Any) -> Path:
+    """A page of two joints, all of whose names would like to be run."""
+    layout = Layout("own", (HOSTILE, f"{HOSTILE} too"), (-1, 0))
+    data = dataclasses.replace(
+        skeletons(HOSTILE, HOSTILE, layout), sequences=(motion(frames, 2).astype(np.float32),)
+    )
+    (folder / "page.html").write_text(page(data, 0, **options), encoding="utf-8")
+    return folder / "page.html"
+
+
+def picture(seen: Seen) -> str:
+    return str(seen.page.evaluate("() => document.getElementById('stage').toDataURL()"))
+
+
+def test_the_page_plays_and_steps_in_a_browser(browser: Browser, tmp_path: Path) -> None:
+    with browser.opened(written(tmp_path)) as seen:
+        assert seen.texts("#play") == ["Pause"]
+        seen.page.wait_for_function("() => Number(document.getElementById('frame').value) > 2")
+        seen.page.click("#play")
+        assert seen.texts("#play") == ["Play"]
+        seen.page.fill("#frame", "38")
+        assert seen.texts("#count") == ["39 of 40"]
+        pictures = [picture(seen)]
+        seen.page.locator("#play").blur()
+        seen.page.locator("#frame").blur()
+        for key, count in (("ArrowRight", 40), ("ArrowRight", 1), ("ArrowLeft", 40)):
+            seen.page.keyboard.press(key)
+            assert seen.texts("#count") == [f"{count} of 40"]
+            pictures.append(picture(seen))
+        assert pictures[1] == pictures[3] and len(set(pictures)) == 3
+        seen.page.select_option("#speed", "2")
+        seen.page.locator("#speed").blur()
+        seen.page.keyboard.press("Space")
+        seen.page.wait_for_function("() => Number(document.getElementById('frame').value) < 30")
+        assert seen.texts("#play") == ["Pause"]
+        seen.quiet()
+
+
+def test_the_page_turns_in_a_browser_and_names_joints(browser: Browser, tmp_path: Path) -> None:
+    with browser.opened(written(tmp_path, view="side"), reduced_motion="reduce") as seen:
+        assert seen.texts("#play") == ["Play"]  # whoever wants it still
+        assert seen.texts("#views button[aria-pressed=true]") == ["side"]
+        pictures = [picture(seen)]
+        for view in ("front", "top"):
+            seen.page.click(f"#views button[data-view={view}]")
+            assert seen.texts("#views button[aria-pressed=true]") == [view]
+            pictures.append(picture(seen))
+        box = seen.page.locator("#stage").bounding_box()
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        seen.page.mouse.move(x, y)
+        seen.page.mouse.down()
+        seen.page.mouse.move(x + 90, y + 30)
+        seen.page.mouse.up()
+        seen.page.mouse.move(x, box["y"] - 5)
+        assert seen.count("#views button[aria-pressed=true]") == 0
+        pictures.append(picture(seen))
+        assert len(set(pictures)) == 4
+        seen.page.click("#views button[data-view=front]")
+        [frame] = [content((tmp_path / "page.html").read_text("utf-8"))["frames"][0]]
+        zoom = seen.page.evaluate("() => state.zoom")
+        seen.page.mouse.move(x + zoom * frame[0], y - zoom * frame[1])
+        assert picture(seen) != pictures[1]  # a name is drawn beside the joint
+        seen.quiet()
+
+
+def test_hostile_names_do_nothing_in_a_browser(browser: Browser, tmp_path: Path) -> None:
+    with browser.opened(written(tmp_path, frames=1), width=390) as seen:
+        assert seen.texts("#count") == ["1 of 1"]
+        assert all("</script>" in text for text in seen.texts("h1, h1 + p"))
+        assert seen.count("img") == 0 and seen.count("script") == 2
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= 390
+        seen.page.locator("#play").blur()
+        seen.page.keyboard.press("ArrowLeft")
+        assert seen.texts("#count") == ["1 of 1"]
+        seen.quiet()
 
 
 def test_the_page_says_synthetic_where_it_is() -> None:

@@ -104,7 +104,28 @@ def test_bad_recordings_stop_it_or_are_left_out(
     assert [row["file"] for row in ran.json["recordings"]] == ["wave.csv"]
     assert [row["file"] for row in ran.json["left_out"]] == ["bad.csv"]
     ran = run("evaluate", "arms", "wave.csv", "bad.csv", "--skip-bad")
-    assert ran.status == 0 and "left out" in ran.err and "bad.csv" in ran.err
+    assert ran.status == 0 and "wave.csv" in ran.out
+    assert ran.err.startswith("left out: 1 of 2\n  ") and "bad.csv" in ran.err
+
+
+def test_nothing_that_can_be_named_is_an_error(fails: Callable[..., str], tmp_path: Path) -> None:
+    """As with --data: a check that looks at the exit status must not take this for well."""
+    (tmp_path / "bad.csv").write_text("1,2,3\n")
+    for more in ((), ("--json",)):
+        error = fails("evaluate", "arms", "bad.csv", "gone.csv", "--skip-bad", *more)
+        assert "no recordings to name; 2 of 2 left out: " in error and "bad.csv" in error
+
+
+def test_a_file_given_twice_is_named_twice(run: Run, tmp_path: Path) -> None:
+    files = ("wave.csv", "point.csv", "wave.csv")
+    found = run("evaluate", "arms", *files, "--json").json["recordings"]
+    assert [row["file"] for row in found] == list(files)
+    assert found[0] == found[2] != found[1]
+    shown = run("evaluate", "arms", *files, "--top", "1").out.splitlines()
+    assert [line.split()[0] for line in shown if ".csv" in line] == list(files)
+    (tmp_path / "bad.csv").write_text("1,2,3\n")
+    ran = run("evaluate", "arms", "bad.csv", *files, "bad.csv", "--skip-bad")
+    assert ran.err.startswith("left out: 2 of 5\n")
 
 
 def test_data_of_another_skeleton(fails: Callable[..., str], tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_a_fault_of_ours_is_status_2_with_its_traceback(
     def broken() -> int:
         raise AssertionError("the audit disagrees")
 
-    monkeypatch.setitem(COMMANDS, "demo", broken)
+    monkeypatch.setattr("trellis.cli.demo.demo", broken)
     ran = run("demo")
     assert ran.status == 2
     assert "Traceback" in ran.err and "please report" in ran.err
@@ -73,7 +73,7 @@ def test_a_message_of_many_lines_is_told_in_one(run: Run, monkeypatch: pytest.Mo
     def failing() -> int:
         raise TrellisError("first\n  second")
 
-    monkeypatch.setitem(COMMANDS, "demo", failing)
+    monkeypatch.setattr("trellis.cli.demo.demo", failing)
     assert run("demo").err == "trellis: error: first second\n"
 
 
@@ -97,8 +97,8 @@ def test_inputs_that_do_not_fit_as_a_process_say_so_in_one_line(tmp_path: Path) 
 
 def test_a_reader_that_has_seen_enough_is_no_fault_of_ours() -> None:
     talk = (
-        "import sys; from trellis import cli; "
-        "cli.COMMANDS['demo'] = lambda: [print('x' * 99) for _ in range(9999)] and 0; "
+        "import sys; from trellis import cli; from trellis.cli import demo; "
+        "demo.demo = lambda: [print('x' * 99) for _ in range(9999)] and 0; "
         "sys.exit(cli.main(['demo']))"
     )
     ran = subprocess.run(

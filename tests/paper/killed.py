@@ -1,4 +1,7 @@
-"""Run by a test: make a table once, then once more while being killed at random moments."""
+"""Run by a test: make a table once, then once more while being killed at random moments.
+
+A run that comes to its end between the kills shows nothing: another is begun, in a fresh folder.
+"""
 
 from __future__ import annotations
 
@@ -34,20 +37,24 @@ def main(folder: Path, seed: int, kills: int) -> None:
     assert os.waitpid(child(folder / "whole"), 0)[1] == 0
     took = time.monotonic() - began
     chance = random.Random(seed)
-    killed = 0
-    for _ in range(50):
-        pid = child(folder / "killed")
-        # The first moments matter most: a start must survive being cut short as well.
-        time.sleep(took * chance.random() ** 2 / 2)
-        os.kill(pid, signal.SIGKILL)
-        status = os.waitpid(pid, 0)[1]
-        if not os.WIFSIGNALED(status):
-            break
-        killed += 1
-        if killed >= kills:
-            assert os.waitpid(child(folder / "killed"), 0)[1] == 0
-            break
-    print(killed)
+    for attempt in range(20):
+        out = folder / f"killed {attempt}"
+        if all(cut_short(out, took * chance.random() ** 2 / 2) for _ in range(kills)):
+            assert os.waitpid(child(out), 0)[1] == 0
+            print(out.name)
+            return
+    raise AssertionError(f"20 runs ended before they were killed {kills} times")
+
+
+def cut_short(out: Path, after: float) -> bool:
+    """Begin or go on, and be killed; not if it was quicker. The first moments matter most: a start
+    must survive being cut short as well."""
+    pid = child(out)
+    time.sleep(after)
+    os.kill(pid, signal.SIGKILL)
+    status = os.waitpid(pid, 0)[1]
+    assert status in (0, signal.SIGKILL), f"it failed: {status}"
+    return status != 0
 
 
 if __name__ == "__main__":

@@ -105,6 +105,16 @@ def test_equal(form: str, basis: str, body: tuple[int, ...] | None, tmp_path: Pa
     assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
 
 
+@pytest.mark.parametrize("form", ["c", "wasm", "firmware", "runtime"])
+def test_two_thousand_waves(form: str, tmp_path: Path) -> None:
+    """The transform works on the stack: 24 KB of it, more than WebAssembly is given otherwise."""
+    one = recogniser(2000, "cosines")
+    given = [recording(frames) for frames in (70, 3000)]
+    wanted = np.stack([outputs(one, frames) for frames in given])
+    found = FORMS[form](one, given, tmp_path)
+    assert np.abs(found - wanted).max() <= 2e-5 * np.abs(wanted).max()
+
+
 @pytest.mark.parametrize("chunks", [1, 2, 4, 5, 20, 32, 33])
 def test_any_number_of_waves(chunks: int, tmp_path: Path) -> None:
     """Powers of two, odd numbers, and both: as C, under sanitizers."""

@@ -21,23 +21,9 @@ from trellis.errors import TrellisError
 Command = Callable[..., int]
 
 
-class _Commands(dict[str, Command | None]):
-    """Commands by name. One is imported when it is asked for: `trellis report` does not wait for
-    what `trellis export` needs."""
-
-    def __getitem__(self, name: str) -> Command:
-        known = super().__getitem__(name)
-        if known is None:
-            own: Command = getattr(importlib.import_module(f"trellis.cli.{name}"), name)
-            return own
-        return known
-
-
-COMMANDS = _Commands(
-    dict.fromkeys(
-        ("audit", "prune", "demo", "data", "train", "tune", "shrink", "evaluate", "export",
-         "reproduce", "report")
-    )
+COMMANDS = (
+    "audit", "prune", "demo", "data", "train", "tune", "shrink", "evaluate", "export", "reproduce",
+    "report",
 )  # fmt: skip
 
 HELP = """\
@@ -99,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(f"{command!r} is no command: {known} (see trellis --help)")
     try:
         status = tyro.cli(
-            COMMANDS[command],
+            _imported(command),
             prog=f"trellis {command}",
             args=rest,
             config=(tyro.conf.FlagCreatePairsOff,),
@@ -119,6 +105,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Status 1 would read as "below --fail-under" in somebody's CI.
         traceback.print_exc()
         return _failed("this is a fault of Trellis, not yours: please report the lines above")
+
+
+def _imported(name: str) -> Command:
+    """One when it is asked for: `trellis report` does not wait for what `trellis export` needs."""
+    found: Command = getattr(importlib.import_module(f"trellis.cli.{name}"), name)
+    return found
 
 
 def _failed(message: str) -> int:

@@ -140,38 +140,45 @@ def _print(result: Evaluation, where: str, top: int) -> None:
 def _name(
     recogniser: Recogniser, paths: tuple[Path, ...], *, top: int, skip_bad: bool, as_json: bool
 ) -> int:
-    read: dict[Path, skeleton.Frames] = {}
-    bad: dict[Path, str] = {}
+    read: list[tuple[Path, skeleton.Frames]] = []  # one file may be given twice
+    bad: list[tuple[Path, str]] = []
     for path in paths:
         try:
-            read[path] = skeleton.read_recording(path, recogniser.layout)
+            read.append((path, skeleton.read_recording(path, recogniser.layout)))
         except TrellisError as error:
             if not skip_bad:
                 raise
-            bad[path] = str(error)
-    found = recogniser.probabilities(list(read.values())) if read else np.zeros((0, 1), np.float32)
-    named = {path: _ranked(recogniser, row) for path, row in zip(read, found, strict=True)}
+            bad.append((path, str(error)))
+    if not read:
+        raise TrellisError(
+            f"no recordings to name; {len(bad):,} of {len(paths):,} left out: {bad[0][1]}"
+        )
+    rows = recogniser.probabilities([frames for _, frames in read])
+    named = [
+        (path, len(frames), _ranked(recogniser, row))
+        for (path, frames), row in zip(read, rows, strict=True)
+    ]
     if as_json:
         print_json(
             {
                 "recordings": [
-                    {"file": str(path), "frames": len(read[path]), "action": next(iter(likely)),
+                    {"file": str(path), "frames": frames, "action": next(iter(likely)),
                      "probabilities": likely}
-                    for path, likely in named.items()
+                    for path, frames, likely in named
                 ],
-                "left_out": [{"file": str(path), "why": why} for path, why in bad.items()],
+                "left_out": [{"file": str(path), "why": why} for path, why in bad],
             }
         )  # fmt: skip
         return 0
     made = table(["recording", "action", "probability"], words=2)
-    for path, likely in named.items():
+    for path, _, likely in named:
         for place, (action, share) in enumerate(list(likely.items())[:top]):
             made.add_row("" if place else str(path), action, percent(share))
         made.add_section()
-    if named:
-        show(made, console())
-    for why in bad.values():
-        print(f"left out: {why}", file=sys.stderr)
+    show(made, console())
+    if bad:
+        told = (f"  {why}" for _, why in bad)
+        print(f"left out: {len(bad):,} of {len(paths):,}", *told, sep="\n", file=sys.stderr)
     return 0
 
 

@@ -25,10 +25,10 @@ def made(folder: str | os.PathLike[str], what: str) -> Iterator[Path]:
         raise TrellisError(f"cannot write {what} to {str(path)!r}: it is a file; name a folder")
     new = [part for part in (path, *path.parents) if not part.exists()]  # innermost first
     try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise TrellisError(f"cannot make the folder {str(path)!r}: {error.strerror}") from None
-    try:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:  # perhaps halfway down
+            raise TrellisError(f"cannot make the folder {str(path)!r}: {error.strerror}") from None
         yield path
     except BaseException:
         for part in new:

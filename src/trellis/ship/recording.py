@@ -58,6 +58,15 @@ def waves(recording: Mapping[str, Any]) -> bool:
     return bool(recording.get("basis", "chunks") == "cosines")
 
 
+def work(recording: Mapping[str, Any]) -> int:
+    """Bytes of stack that the cosine transform in C works in.
+
+    >>> work({"chunks": 32}), work({"chunks": 32, "basis": "cosines"})
+    (0, 384)
+    """
+    return 4 * 3 * int(recording["chunks"]) if waves(recording) else 0
+
+
 def divisor(recording: Mapping[str, Any]) -> float:
     """What places are divided by: the scale, and the factor √(2/M) of a cosine transform."""
     scale: float = recording["scale"]

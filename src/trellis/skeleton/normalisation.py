@@ -12,7 +12,9 @@ from ..errors import TrellisError
 from .layout import Layout
 
 FRAMES = ("camera", "body")
-_NOWHERE = 1e-6  # of a body's height: an axis that short points nowhere
+# Of a body's height or its span, whichever is larger: an axis that short points nowhere. Single
+# precision, in which devices compute (turn.h has the same rule), is sure of a hundredth of it.
+_NOWHERE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,8 @@ class Normalisation:
 
 def body_axes(points: NDArray[np.float64]) -> NDArray[np.float64]:
     """(recordings, 4, 3), bottom, top, left and right -> (recordings, 3, 3): a turn for each, whose
-    rows are its body's x, y and z. The turn is none where the four say nothing of one of them.
+    rows are its body's x, y and z. The turn is none where the four say nothing of one of them: up
+    or across is next to nothing beside the other, or both point the same way.
 
     >>> bottom, top, left, right = [0, 0, 0], [0, 0, 2], [0, 1, 1], [0, -1, 1]
     >>> body_axes(np.array([[bottom, top, left, right]], float))[0] + 0.0
@@ -102,14 +105,14 @@ def body_axes(points: NDArray[np.float64]) -> NDArray[np.float64]:
            [-1.,  0.,  0.]])
     """
     up, across = points[:, 1] - points[:, 0], points[:, 3] - points[:, 2]
-    height = np.linalg.norm(up, axis=1, keepdims=True)
+    height, span = (np.linalg.norm(axis, axis=1, keepdims=True) for axis in (up, across))
     y = up / np.maximum(height, np.finfo(np.float64).tiny)
     level = across - (across * y).sum(1, keepdims=True) * y
     width = np.linalg.norm(level, axis=1, keepdims=True)
     x = level / np.maximum(width, np.finfo(np.float64).tiny)
     turns = np.stack([x, y, np.cross(x, y)], axis=1)
-    lost = (width <= _NOWHERE * height)[:, 0] | (height[:, 0] == 0)
-    turns[lost] = np.eye(3)
+    lost = np.minimum(height, width) <= _NOWHERE * np.maximum(height, span)
+    turns[lost[:, 0]] = np.eye(3)
     return turns
 
 

@@ -53,6 +53,22 @@ def test_recordings_are_prepared_without_doubles(basis: str, most: int, tmp_path
     assert not re.search(r"__aeabi_(d|f2d|i2d|ui2d|l2d|ul2d)", names.stdout)
 
 
+def test_a_recording_larger_than_memory_is_refused(tmp_path: Path) -> None:
+    """The machine has 16 MB: what lies above would be the stack, and then nothing at all."""
+    given = Recording(["hip", "hand"], 5, (0,), 0.37, "cosines")
+    network = nn.Sequential(nn.Flatten(), nn.Linear(30, 2))
+    trellis.export_c(network, torch.zeros(1, 2, 15), tmp_path, classes="ab", recording=given)
+    frames = np.random.default_rng(0).normal(size=(16 * 2**20 // 24, 2, 3)).astype(np.float32)
+    most = len(frames) - 200  # the stack's and the network's, 4.8 KB, are left free
+    outputs, _ = emulated_recording(tmp_path, frames[:most])
+    network_of = trellis.Runtime(tmp_path / "model.trellis")
+    [wanted] = network_of.predict(network_of.prepared([frames[:most]]))
+    assert np.abs(outputs - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    for many in (frames, frames[:-50], np.concatenate([frames] * 3)):
+        with pytest.raises(AssertionError, match=r"larger than the memory(.|\n)*Error 7"):
+            emulated_recording(tmp_path, many)
+
+
 def test_what_is_not_finite_is_refused(tmp_path: Path) -> None:
     trellis.export_c(nn.Linear(3, 2), torch.zeros(1, 3), tmp_path)
     with pytest.raises(AssertionError, match="Error 3"):

@@ -13,6 +13,7 @@ from trellis.errors import TrellisError
 from trellis.ship.format.meta import checked_meta
 from trellis.ship.recording import BASES, Recording
 from trellis.ship.runtime.recorded import recorded
+from trellis.skeleton.channels import BASES as OF_RECOGNISERS
 from trellis.skeleton.chunks import chunked
 from trellis.skeleton.cosines import cosines
 from trellis.skeleton.normalisation import Normalisation
@@ -90,6 +91,36 @@ def test_a_body_that_points_nowhere_is_not_turned(other: int) -> None:
     np.testing.assert_array_equal(wanted(x, 4, body), wanted(x, 4))
 
 
+LINE = np.array([0.36, -0.48, 0.8])
+ASIDE = np.array([0.8, 0.6, 0.0])
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("longer", [0.01, 1.0, 10.0, 1000.0])
+@pytest.mark.parametrize("aside, turns", [(0.0, False), (3e-5, False), (3e-4, True), (0.1, True)])
+def test_python_and_c_agree_where_a_body_still_points_somewhere(
+    seed: int, longer: float, aside: float, turns: bool
+) -> None:
+    """Up and across along one line, and a little aside, measured by the longer of the two."""
+    rng = np.random.default_rng(seed)
+    places = np.outer([0, 1, 0, longer], LINE)
+    places[3] += aside * max(1.0, longer) * ASIDE
+    x = (places + rng.normal(size=(9, 1, 3))).astype(np.float32)
+    body = (0, 1, 2, 3)
+    found, right = made(x, 4, "chunks", body), wanted(x, 4, body)
+    assert (np.abs(right - wanted(x, 4)).max() > 0.1) == turns
+    assert np.abs(found - right).max() <= 2e-3 * np.abs(right).max()  # of rounding, beside 3e-4
+
+
+def test_a_body_of_no_height_is_not_turned() -> None:
+    """Its top at its bottom, but for rounding: up could point anywhere."""
+    x = moving(9, 0.0)
+    x[:, 3] = 1e4 * ASIDE
+    x[:, 1] = x[:, 0] + 0.01 * LINE
+    np.testing.assert_array_equal(made(x, 4, "chunks", (0, 1, 2, 3)), made(x, 4, "chunks"))
+    np.testing.assert_array_equal(wanted(x, 4, (0, 1, 2, 3)), wanted(x, 4))
+
+
 @pytest.mark.parametrize("chunks", [1, 32])
 @pytest.mark.parametrize("far", [0.0, 1e3, -1e6])
 def test_a_hundred_thousand_frames(far: float, chunks: int) -> None:
@@ -109,6 +140,11 @@ def test_what_is_not_finite_stays_so() -> None:
             x[7, 2, 1] = value
             for basis in BASES:
                 assert not np.isfinite(made(x, chunks, basis)).all()
+
+
+def test_bases_are_those_of_recognisers() -> None:
+    """Two lists, as neither room imports the other."""
+    assert BASES == OF_RECOGNISERS
 
 
 def test_other_bases_are_refused() -> None:

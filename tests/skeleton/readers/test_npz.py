@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -229,6 +230,24 @@ def test_pickles_are_never_loaded(tmp_path: Path) -> None:
     np.savez(path, **arrays(labels=trapped))  # type: ignore[arg-type]
     with pytest.raises(TrellisError, match="allow_pickle=False"):
         load(f"npz:{path}")
+
+
+def test_arrays_that_are_none(tmp_path: Path) -> None:
+    """A zip with a file in it that numpy did not write."""
+    for name in ("frames", "lengths", "labels", "test"):
+        source = saved(tmp_path, **{name: None})
+        with ZipFile(tmp_path / "mine.npz", "a") as archive:
+            archive.writestr(name, b"1,2,3")
+        with pytest.raises(TrellisError, match=f"'{name}' is no array of numpy's"):
+            load(source)
+
+
+@pytest.mark.parametrize("code", [0xD800, 0x110000, 0xFFFFFFFF])
+def test_text_that_is_none(tmp_path: Path, code: int) -> None:
+    """Half of a pair, which cannot be printed, and what is no character at all."""
+    labels = np.array([code] * 4, np.uint32).view("<U1")
+    with pytest.raises(TrellisError, match="'labels' is not Unicode text"):
+        load(saved(tmp_path, labels=labels))
 
 
 def test_files_that_are_no_npz(tmp_path: Path) -> None:

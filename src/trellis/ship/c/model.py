@@ -25,6 +25,11 @@ def packaged(name: str) -> str:
     return files(__package__).joinpath("source", name).read_text(encoding="utf-8")
 
 
+def arithmetic(tables: Tables) -> bool:
+    """Whether no activation needs the maths library."""
+    return all(step.act.name in _ARITHMETIC for step in tables.steps)
+
+
 def header(tables: Tables) -> str:
     """``model.h``: sizes, and what may be called."""
     recording = tables.notes.get("recording")
@@ -79,7 +84,7 @@ def source(tables: Tables) -> str:
     value = {"fp32": "float", "fp16": "uint16_t", "int8": "int8_t"}[tables.values]
     weight = {"fp32": "(w)", "fp16": "trellis_half(w)", "int8": "(float)(w)"}[tables.values]
     head = [LICENCE, '#include "model.h"', "", "#include <stddef.h>", "#include <string.h>", ""]
-    if all(step.act.name in _ARITHMETIC for step in tables.steps):
+    if arithmetic(tables):
         head.append("#define TRELLIS_NO_MATH")
     head += [
         f"#define TRELLIS_INDEX {index}",

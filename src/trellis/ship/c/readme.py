@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..recording import waves
+from ..recording import waves, work
 from ..tables.form import Tables
+from .model import arithmetic
 
 _FLAGS = "-std=c99 -O2"
 
@@ -49,8 +50,9 @@ def readme(tables: Tables) -> str:
             "",
             f"Memory: {4 * tables.size:,} bytes of scratch, which the caller gives. On a",
             "microcontroller the tables stay in flash; `-ffunction-sections -Wl,--gc-sections`",
-            "leaves out what is not called. `model.c` needs the maths library only where an",
-            "activation does (`-lm`); `main.c` does, for percentages.",
+            "leaves out what is not called.",
+            "",
+            *_maths(tables, bool(recognises)),
             "",
             "`trellis_run` returns -1, and computes nothing, for an input that holds a NaN or an",
             "infinity.",
@@ -80,6 +82,20 @@ def _use(tables: Tables, recognises: bool) -> str:
     )
 
 
+def _maths(tables: Tables, recognises: bool) -> list[str]:
+    """Who needs -lm, and what for."""
+    needs = [] if arithmetic(tables) else ["activations"]
+    if (tables.notes.get("recording") or {}).get("body"):
+        needs.append("the square roots of `trellis_input`")
+    if needs:
+        return [f"`model.c` needs the maths library (`-lm`), for {' and '.join(needs)}."]
+    if recognises:
+        return [
+            "`model.c` does not need the maths library (`-lm`); `main.c` does, for percentages."
+        ]
+    return ["Nothing here needs the maths library: `-lm` may be left out."]
+
+
 def _recorded(recording: dict[str, Any]) -> list[str]:
     lines = [
         "",
@@ -88,13 +104,26 @@ def _recorded(recording: dict[str, Any]) -> list[str]:
         "lose by rounding: compile without `-ffast-math` (and Intel's compiler with",
         "`-fp-model=precise`), which would take that for zero.",
     ]
+    if body := recording.get("body"):
+        bottom, top, left, right = (_joint(recording["joints"][joint]) for joint in body)
+        lines += [
+            "Then it turns the recording as a whole into the body's frame, so that it does not",
+            f"matter where the camera stood: y points from {bottom} up to {top}, x across from",
+            f"{left} to {right}, as they are on average.",
+        ]
     if waves(recording):
         lines += [
             "The network reads waves rather than moments: of each joint's x, y and z, the",
             "coefficients of the orthonormal cosine transform (DCT-II) over the chunks, slowest",
-            f"first. The transform takes {12 * recording['chunks']:,} bytes of stack.",
+            f"first. The transform takes {work(recording):,} bytes of stack.",
         ]
     return lines
+
+
+def _joint(name: str) -> str:
+    """As code, whatever it is called."""
+    words = " ".join(name.split())
+    return f"`` {words} ``" if "`" in words else f"`{words}`"
 
 
 def _call_recording() -> list[str]:

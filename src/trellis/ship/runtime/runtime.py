@@ -92,8 +92,9 @@ class Runtime:
         return results[0] if len(results) == 1 else tuple(results)
 
     def prepared(self, recordings: Sequence[Any]) -> Floats:
-        """Recordings, (frames, joints, 3) each, as inputs: chunked, normalised and, where the
-        network reads waves, transformed, in C."""
+        """Recordings, (frames, joints, 3) each, as inputs, in C: averaged over chunks, centred
+        and scaled; turned, where the network reads the body's frame; and transformed, where it
+        reads waves."""
         if self.recording is None:
             raise TrellisError("this model says nothing of recordings: give its inputs to predict")
         joints = len(self.recording["joints"])

@@ -13,11 +13,13 @@ from pathlib import Path
 
 from ...errors import TrellisError
 from ..c.model import header, source
+from ..recording import work
 from ..runtime.compiler import Compiler
 from ..tables.form import Tables
 
-_COMPILED = ("-std=c99", "-O3", "-msimd128", "-mbulk-memory")
-_STACK = "stack-size=16384"
+# Square roots are an instruction: without an errno to set, nothing of the maths library is called.
+_COMPILED = ("-std=c99", "-O3", "-msimd128", "-mbulk-memory", "-fno-math-errno")
+_STACK = 16384  # bytes, beside what the cosine transform works in
 
 
 @dataclass(frozen=True)
@@ -59,14 +61,20 @@ def built(tables: Tables) -> bytes:
     }
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            return _compiled(tools, texts, Path(scratch))
+            return _compiled(tools, texts, _stack(tables), Path(scratch))
     except OSError as error:
         raise TrellisError(
             f"cannot build WebAssembly in {tempfile.gettempdir()!r}: {error.strerror or error}"
         ) from error
 
 
-def _compiled(tools: Toolchain, texts: dict[str, str], folder: Path) -> bytes:
+def _stack(tables: Tables) -> str:
+    """The linker's option: a stack too small would run into the tables, and nobody would notice."""
+    size = _STACK + work(tables.notes.get("recording") or {})
+    return f"stack-size={size + -size % 16}"
+
+
+def _compiled(tools: Toolchain, texts: dict[str, str], stack: str, folder: Path) -> bytes:
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     objects = []
@@ -75,10 +83,10 @@ def _compiled(tools: Toolchain, texts: dict[str, str], folder: Path) -> bytes:
         tools.cc.run([*_COMPILED, "-c", "-o", objects[-1], str(folder / f"{name}.c")])
     target = folder / "model.wasm"
     if "#define TRELLIS_NO_MATH" in texts["model.c"]:
-        options = ["--no-entry", "--strip-all", "-z", _STACK]
+        options = ["--no-entry", "--strip-all", "-z", stack]
         tools.linker.run([*options, "-o", str(target), *objects])
     else:
-        options = ["-O3", "-mexec-model=reactor", "-Wl,--strip-all", f"-Wl,-z,{_STACK}"]
+        options = ["-O3", "-mexec-model=reactor", "-Wl,--strip-all", f"-Wl,-z,{stack}"]
         tools.cc.run([*options, "-o", str(target), *objects, "-lm"])
     return target.read_bytes()
 

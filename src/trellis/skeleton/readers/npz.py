@@ -99,6 +99,9 @@ def read_arrays(path: Path, needed: tuple[str, ...]) -> dict[str, NDArray[Any]]:
             f"{at(path)} cannot be read as an .npz file ({error}); write it with "
             "numpy.savez(path, frames=..., lengths=..., labels=...), and no objects in the arrays"
         ) from None
+    for name, array in found.items():
+        if not isinstance(array, np.ndarray):  # numpy hands out what is no .npy as it is
+            raise TrellisError(f"{at(path)}: {name!r} is no array of numpy's")
     for name in needed:
         if name not in found:
             raise TrellisError(f"{at(path)} has no array {name!r}; it has {others or 'none'}")
@@ -181,12 +184,16 @@ def _items(path: Path, name: str, array: NDArray[Any]) -> list[Any]:
             f"{at(path)}: {name!r} is {_kind(array)}; a list of strings or whole numbers is "
             "expected"
         )
-    if array.dtype.kind != "S":
-        return list(array.tolist())
     try:
-        return [item.decode() for item in array.tolist()]
-    except UnicodeDecodeError:
-        raise TrellisError(f"{at(path)}: {name!r} is not UTF-8 text") from None
+        items = list(array.tolist())
+        if array.dtype.kind == "S":
+            return [item.decode() for item in items]
+        if array.dtype.kind == "U":
+            "".join(items).encode()  # half a pair cannot be printed
+        return items
+    except (ValueError, SystemError):  # the last is of numpy, for a number that is no character
+        text = "UTF-8" if array.dtype.kind == "S" else "Unicode"
+        raise TrellisError(f"{at(path)}: {name!r} is not {text} text") from None
 
 
 def checked(path: Path, name: str, frames: NDArray[Any], joints: Sequence[str]) -> Frames:

@@ -26,20 +26,22 @@ static float trellis_along(const float *a, const float *b) {
 }
 
 /* Turn a normalised recording, so that the average body stands upright and faces the same way: y is
- * from joint body[0] up to body[1], x from body[2] across to body[3]. Where those say nothing of
- * one of them, it stays as it is.
+ * from joint body[0] up to body[1], x from body[2] across to body[3]. Where one of the two is next
+ * to nothing beside the other, or both point the same way, what is left of it is rounding: then the
+ * recording stays as it is. normalisation.py in Python has the same rule.
  */
 static void trellis_turn(float *input, size_t joints, size_t chunks, const unsigned *body) {
     float y[3], x[3];
     trellis_between(input, chunks, body[0], body[1], y);
     trellis_between(input, chunks, body[2], body[3], x);
-    const float height = sqrtf(trellis_along(y, y));
-    if (!(height > 0.0f)) return;
+    const float height = sqrtf(trellis_along(y, y)), span = sqrtf(trellis_along(x, x));
+    const float least = 1e-4f * (height > span ? height : span);
+    if (!(height > least)) return;
     for (size_t i = 0; i < 3; i++) y[i] /= height;
     const float slope = trellis_along(x, y);
     for (size_t i = 0; i < 3; i++) x[i] -= slope * y[i];
     const float width = sqrtf(trellis_along(x, x));
-    if (!(width > 1e-6f * height)) return;
+    if (!(width > least)) return;
     for (size_t i = 0; i < 3; i++) x[i] /= width;
     const float z[3] = {
         x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]};

@@ -100,8 +100,8 @@
     })).toFixed(1);
     const whole = mean(() => network.recorded(places, frames)), at = wasm.scratch();
     const alone = mean(() => wasm.run(at));
-    $("timing").textContent = `${alone} µs an inference here; ${whole} µs with ${frames} frames ` +
-      "chunked and normalised.";
+    $("timing").textContent = `${alone} µs an inference here; ${whole} µs with its input made ` +
+      `from ${frames} frames.`;
   }
 
   function show() { draw(); tell(); }
