@@ -64,19 +64,20 @@ export function auditPage(audit: Audited): { parts: HTMLElement[]; figures: Figu
       tile("Outputs reached", `${count(audit.outputs_reached)}`, `of ${count(audit.outputs)}`),
     ),
   );
-  const words = h("section", { id: "words" }, h("h2", {}, "In words, the worst first"), ...told(audit.words));
+  const words = h("section", { id: "words" }, h("h2", {}, "In words, the worst first"), ...told(audit));
   const layers = h("section", {}, h("h2", {}, "Where it is lost"), figure.root);
   const from = h("section", {}, h("h2", {}, "Provenance"), facts(audit.facts));
   return { parts: [head, words, layers, from], figures: [figure] };
 }
 
 // What is said of layers as a list, the worst of them open; what is said of all stands around it.
-function told(words: string[]): HTMLElement[] {
+function told({ words, layers: all }: Audited): HTMLElement[] {
+  const names = all.map((layer) => layer.name).sort((a, b) => b.length - a.length);
   const first = words.findIndex((text) => text.startsWith("`"));
   if (first < 0) return words.map((text) => h("p", {}, text));
   const layers = words.filter((text) => text.startsWith("`"));
   const list = (items: string[], start: number): HTMLElement =>
-    h("ol", { class: "words", start }, ...items.map((text) => h("li", {}, ...named(text))));
+    h("ol", { class: "words", start }, ...items.map((text) => h("li", {}, ...named(text, names))));
   const rest = layers.slice(WORST);
   const more = h(
     "details",
@@ -94,10 +95,11 @@ function told(words: string[]): HTMLElement[] {
   ];
 }
 
-// A layer's name at the start of a sentence, set as a name.
-function named(text: string): (Node | string)[] {
-  const end = text.indexOf("`: ");
-  return text.startsWith("`") && end > 0 ? [h("code", {}, text.slice(1, end)), text.slice(end + 1)] : [text];
+// A layer's name at the start of a sentence, set as a name. Names may hold ticks and colons: the
+// longest that fits is meant.
+function named(text: string, names: string[]): (Node | string)[] {
+  const name = names.find((one) => text.startsWith(`\`${one}\`: `));
+  return name === undefined ? [text] : [h("code", {}, name), text.slice(name.length + 2)];
 }
 
 const badness = (layer: AuditLayer): number =>

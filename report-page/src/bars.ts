@@ -1,7 +1,7 @@
 // Shares side by side as bars: of moments from the first to the last, of waves from slow to fast.
 import { s } from "./dom";
 import { share } from "./format";
-import { WHOLE } from "./listening";
+import { FULL_SHARE } from "./listening";
 
 export interface Bars {
   parts: number[]; // in ten-thousandths
@@ -26,7 +26,7 @@ export function bars({ parts, kind, told, ends, x, width, top, bottom }: Bars): 
       height: tall.toFixed(1),
       [kind === "moment" ? "data-chunk" : "data-wave"]: m,
     };
-    return s("rect", { class: kind, ...place }, s("title", {}, `${told(m)}: ${share(part / WHOLE)}`));
+    return s("rect", { class: kind, ...place }, s("title", {}, `${told(m)}: ${share(part / FULL_SHARE)}`));
   });
   const below = { class: "axis-name", y: bottom + 17 };
   return s(
@@ -39,7 +39,7 @@ export function bars({ parts, kind, told, ends, x, width, top, bottom }: Bars): 
     s(
       "text",
       { class: "axis-name", x, y: top - 6 },
-      `up to ${share(most / WHOLE)} in one of ${parts.length} ${kind}s`,
+      `up to ${share(most / FULL_SHARE)} in one of ${parts.length} ${kind}s`,
     ),
   );
 }

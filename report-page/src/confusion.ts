@@ -7,6 +7,8 @@ import { decimals, named, percent, several } from "./format";
 import { nothing } from "./shares";
 import type { State } from "./state";
 
+const LEGIBLE = 9; // pixels: names with less room are left out
+
 interface Loss {
   label: number;
   dense: number | null;
@@ -186,8 +188,9 @@ export class Confusion {
     const matrix = this.cells(this.state.chosen.row ?? "");
     const classes = this.report.classes;
     if (matrix === null || classes === null) return nothing(width);
-    const font = Math.max(7, Math.min(12, ((width * 0.74) / classes.length) * 0.78));
-    const names = classes.length * 7 < width;
+    const room = (width * 0.74) / classes.length;
+    const font = Math.max(LEGIBLE, Math.min(12, 0.78 * room));
+    const names = room > LEGIBLE; // else a tap, and the table, say which is which
     const longest = Math.max(...classes.map((name) => [...name].length));
     const left = names ? Math.min(width * 0.26, 120, 8 + font * 0.58 * longest) : 4;
     const top = names ? left : 4;

@@ -1,15 +1,16 @@
 // Accuracy, and the live part, against what is kept.
 import { crosshair, type Box } from "./crosshair";
-import type { Method, Report, Row } from "./data";
+import type { Method, Published, Report, Row } from "./data";
+import { curvesTable } from "./curves-table";
 import { h, s } from "./dom";
-import type { Table } from "./download";
 import { canvas, Figure } from "./figure";
 import { count, decimals, pair, plain } from "./format";
 import { looks, markPath, type Look } from "./palette";
 import { linear, logarithmic, steps, type Scale } from "./scale";
 
 type Value = "top1" | "live";
-const NAMES: Record<Value, string> = { top1: "top-1 accuracy (%)", live: "live, of what is kept (%)" };
+const LIVE = "live, of what is kept (%)";
+const HELD_OUT = "training recordings held out for the search (validation)";
 
 export class Curves {
   readonly root: HTMLElement;
@@ -37,11 +38,11 @@ export class Curves {
           title: () => (value === "top1" ? "Accuracy" : "Live connections"),
           about: () =>
             value === "top1"
-              ? `Top-1 on test recordings, by what is kept. ${this.spread()}`
+              ? `Top-1 by what is kept, ${this.measured()}. ${this.spread()}`
               : "Of what is kept, the part that lies on a path from an input to an output. The rest is dead weight.",
           synthetic,
           draw: (width) => this.draw(value, width),
-          table: () => this.table(),
+          table: () => curvesTable(report),
         }),
     );
     this.root = h(
@@ -56,6 +57,32 @@ export class Curves {
   private spread(): string {
     const many = this.report.rows.some((row) => row.top1 !== null && row.top1[1] !== null);
     return many ? "Whiskers are one standard deviation over seeds." : "One seed: no spread is known.";
+  }
+
+  // Which recordings the figures are of: a search is judged on others than a finished network.
+  private get mixed(): boolean {
+    return this.report.rows.some((row) => row.on !== "test");
+  }
+
+  private measured(): string {
+    return this.mixed
+      ? `on test recordings; dotted, on ${HELD_OUT}, which are not to be compared with them`
+      : "on test recordings";
+  }
+
+  private on(row: Row): string {
+    return this.mixed ? `, on ${row.on} recordings` : "";
+  }
+
+  private dash(method: string): string {
+    const held = this.report.rows.some((row) => row.method === method && row.on !== "test");
+    return held ? "1.5 4" : this.looks.get(method)!.dash;
+  }
+
+  private value(row: Row, value: Value, places: number, unit = ""): string {
+    if (row[value] === null)
+      return row.refused !== null ? "not possible" : row.disconnected > 0 ? "disconnected" : "not known";
+    return `${pair(row[value], places)}${unit}${value === "top1" ? this.on(row) : ""}`;
   }
 
   private legend(): HTMLElement {
@@ -84,7 +111,7 @@ export class Curves {
     const swatch = s(
       "svg",
       { viewBox: "0 0 30 12", class: `swatch ${look.colour}`, "aria-hidden": "true" },
-      s("path", { class: "series-line", d: "M1 6H29", "stroke-dasharray": look.dash }),
+      s("path", { class: "series-line", d: "M1 6H29", "stroke-dasharray": this.dash(method.key) }),
       s("path", { class: "series-mark", d: markPath(look.mark, 15, 6, 4) }),
     );
     const button = h(
@@ -147,6 +174,8 @@ export class Curves {
       const own = rows.filter((row) => row.method === method.key);
       if (own.length > 0) svg.append(this.series(method, own, x, y, value, box.bottom));
     }
+    const paper = this.report.published.filter((p) => p.method === "dense" && p[value] !== null);
+    for (const point of paper) svg.append(...this.published(point, "dense", "circle", x, y, value));
     this.pointer(svg, rows, x, box, value);
     return svg;
   }
@@ -177,8 +206,14 @@ export class Curves {
     group.append(
       s("text", { class: "axis-name", x: box.right, y: box.bottom + 38, "text-anchor": "end" }, name),
     );
-    group.append(s("text", { class: "axis-name", x: 2, y: 11 }, NAMES[value]));
+    group.append(s("text", { class: "axis-name", x: 2, y: 11 }, this.name(value, narrow)));
     return group;
+  }
+
+  private name(value: Value, narrow: boolean): string {
+    if (value === "live") return LIVE;
+    const held = narrow ? "dotted: validation" : `on test recordings; dotted: on validation recordings`;
+    return this.mixed ? `top-1 accuracy (%), ${held}` : "top-1 accuracy (%), on test recordings";
   }
 
   private series(method: Method, rows: Row[], x: Scale, y: Scale, value: Value, bottom: number): SVGGElement {
@@ -191,7 +226,8 @@ export class Curves {
     const line = known
       .map((row) => `${x(this.place(row)!).toFixed(1)} ${y(row[value]![0]).toFixed(1)}`)
       .join("L");
-    if (line) group.append(s("path", { class: "series-line", d: `M${line}`, "stroke-dasharray": look.dash }));
+    const dash = this.dash(method.key);
+    if (line) group.append(s("path", { class: "series-line", d: `M${line}`, "stroke-dasharray": dash }));
     for (const row of known) {
       const [mean, deviation] = row[value]!;
       const at = x(this.place(row)!);
@@ -205,11 +241,11 @@ export class Curves {
         s(
           "path",
           { class: "series-mark", d: markPath(look.mark, at, y(mean), 4.4), "data-row": row.key },
-          s("title", {}, `${method.label}, ${this.at(row)}: ${pair(row[value], 2)}`),
+          s("title", {}, `${method.label}, ${this.at(row)}: ${this.value(row, value, 2)}`),
         ),
       );
     }
-    for (const row of sorted.filter((r) => r[value] === null && r.networks > 0)) {
+    for (const row of sorted.filter((r) => r[value] === null && r.disconnected > 0)) {
       const at = x(this.place(row)!);
       group.append(
         s(
@@ -219,18 +255,27 @@ export class Curves {
         ),
       );
     }
-    for (const point of this.report.published.filter((p) => p.method === method.key && p[value] !== null)) {
-      const at = this.report.axis === "x" ? point.x : point.kept;
-      if (at !== null)
-        group.append(
-          s(
-            "path",
-            { class: "published", d: markPath(look.mark, x(at), y(point[value]!), 6.5) },
-            s("title", {}, `the paper, ${method.label}: ${point[value]}`),
-          ),
-        );
-    }
+    for (const point of this.report.published.filter((p) => p.method === method.key && p[value] !== null))
+      group.append(...this.published(point, method.label, look.mark, x, y, value));
     return group;
+  }
+
+  private published(
+    point: Published,
+    label: string,
+    mark: Look["mark"],
+    x: Scale,
+    y: Scale,
+    value: Value,
+  ): SVGElement[] {
+    const at = this.report.axis === "x" ? point.x : point.kept;
+    if (at === null) return [];
+    const made = s(
+      "path",
+      { class: "published", d: markPath(mark, x(at), y(point[value]!), 6.5), "data-method": point.method },
+      s("title", {}, `the paper, ${label}: ${point[value]}`),
+    );
+    return [made];
   }
 
   private at(row: Row): string {
@@ -250,8 +295,12 @@ export class Curves {
       if (near) last.push(row);
       else groups.push([row]);
     }
+    // What was tested comes first: figures of other recordings say nothing against it.
     const best = (group: Row[], by: Value): Row[] =>
-      [...group].sort((a, b) => (b[by]?.[0] ?? -1) - (a[by]?.[0] ?? -1));
+      [...group].sort(
+        (a, b) =>
+          Number(a.on !== "test") - Number(b.on !== "test") || (b[by]?.[0] ?? -1) - (a[by]?.[0] ?? -1),
+      );
     crosshair({
       svg,
       box,
@@ -260,9 +309,7 @@ export class Curves {
         const there = best(groups[index]!, value);
         this.reader.replaceChildren(this.read(there, value));
         this.reader.classList.add("on");
-        return there
-          .map((row) => `${row.label} ${row[value] === null ? "disconnected" : pair(row[value])}`)
-          .join(", ");
+        return there.map((row) => `${row.label} ${this.value(row, value, 1)}`).join(", ");
       },
       hide: () => this.reader.classList.remove("on"),
       press: (index) => this.choose(best(groups[index]!, "top1")[0]!.key),
@@ -283,36 +330,9 @@ export class Curves {
         { viewBox: "0 0 12 12", class: `dot ${look.colour}` },
         s("path", { class: "series-mark", d: markPath(look.mark, 6, 6, 4) }),
       );
-      const text =
-        row[value] === null ? (row.refused ? "not possible" : "disconnected") : `${pair(row[value], 1)} %`;
-      return h("li", {}, swatch, h("span", {}, row.label), h("b", {}, text));
+      return h("li", {}, swatch, h("span", {}, row.label), h("b", {}, this.value(row, value, 1, " %")));
     });
     return h("div", {}, h("strong", {}, head), h("ul", {}, ...list));
-  }
-
-  private table(): Table {
-    const head = [
-      "method",
-      "rate (%)",
-      "kept",
-      "live (%)",
-      "± live",
-      "top-1 (%)",
-      "± top-1",
-      "mean-class (%)",
-      "training (%)",
-      "networks",
-      "disconnected",
-    ];
-    if (this.report.axis === "x") head.splice(1, 0, "1/α");
-    const rows = this.report.rows.map((row) => {
-      const cells: (string | number | null)[] = [row.label, row.rate, row.kept?.[0] ?? null];
-      for (const value of [row.live, row.top1]) cells.push(value?.[0] ?? null, value?.[1] ?? null);
-      cells.push(row.mean_class?.[0] ?? null, row.train?.[0] ?? null, row.networks, row.disconnected);
-      if (this.report.axis === "x") cells.splice(1, 0, row.x);
-      return cells;
-    });
-    return { head, rows };
   }
 }
 

@@ -9,7 +9,8 @@ export interface Row {
   rate: number; // percent removed
   x: number | null;
   kept: Pair | null;
-  live: Pair | null;
+  live: Pair | null; // null where nobody knows
+  on: "test" | "validation"; // which recordings were named: all of a method's rows say the same
   top1: Pair | null;
   mean_class: Pair | null;
   train: Pair | null;

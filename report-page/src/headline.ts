@@ -36,8 +36,8 @@ export class Headline {
     const removed = `${plain(row.rate)} % of connections removed by ${row.label}`;
     if (row.refused !== null) return `${removed}: not possible. ${row.refused}`;
     if (row.top1 === null)
-      return row.networks === 0
-        ? `${removed}: not finished yet.`
+      return row.disconnected === 0
+        ? `${removed}: ${row.networks === 0 ? "not finished yet" : "how well it does is not known"}.`
         : `${removed}: disconnected, no path leads from an input to an output any more.`;
     const change = dense.top1 === null ? "" : changed(row.top1[0] - dense.top1[0]);
     const dead =
@@ -46,7 +46,10 @@ export class Headline {
         : row.live[0] >= 100
           ? " Every one that is left is live."
           : ` Of what is left, ${decimals(100 - row.live[0], 1)} % is dead.`;
-    return `${removed}: ${decimals(row.top1[0], 1)} % right${change}.${dead}`;
+    // Never beside the dense network's: that is of test recordings.
+    const right =
+      row.on === "test" ? `right${change}` : "of the training recordings held out for the search named right";
+    return `${removed}: ${decimals(row.top1[0], 1)} % ${right}.${dead}`;
   }
 
   private card(title: string, row: Row, dense: Row | null): HTMLElement {
@@ -75,7 +78,7 @@ export class Headline {
         "dl",
         {},
         fact(
-          "Top-1 accuracy",
+          row.on === "test" ? "Top-1 accuracy" : "Top-1 accuracy, validation",
           row.top1 === null ? "NA" : `${pair(row.top1)} %`,
           row.mean_class === null ? "" : `${pair(row.mean_class)} % mean over classes`,
         ),
@@ -84,7 +87,7 @@ export class Headline {
           kept === null ? "–" : count(kept),
           dense === null
             ? ""
-            : `${live === null ? "" : live === kept ? "all live" : `${count(live)} live`} · ${percent((100 * (kept ?? 0)) / total, 2)} of all`,
+            : `${live === null ? "" : `${live === kept ? "all" : count(live)} live · `}${percent((100 * (kept ?? 0)) / total, 2)} of all`,
         ),
         fact(
           "Size",

@@ -2,7 +2,7 @@
 import { cut, s } from "./dom";
 import { canvas } from "./figure";
 import { share } from "./format";
-import { WHOLE } from "./listening";
+import { FULL_SHARE } from "./listening";
 
 export interface Heat {
   values: number[][]; // of each class, in ten-thousandths
@@ -64,7 +64,7 @@ export function heat(
         height: row - 1,
         "fill-opacity": (0.06 + 0.94 * (part / most) ** 0.8).toFixed(2),
       };
-      group.append(s("rect", look, s("title", {}, `${classes[o]}, ${told(j)}: ${share(part / WHOLE)}`)));
+      group.append(s("rect", look, s("title", {}, `${classes[o]}, ${told(j)}: ${share(part / FULL_SHARE)}`)));
     });
     svg.append(group);
   });

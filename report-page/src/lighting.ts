@@ -4,7 +4,7 @@ import type { Columns } from "./columns";
 import type { Network, Report } from "./data";
 import { cut, s } from "./dom";
 import { percent, share } from "./format";
-import { ranked, WHOLE } from "./listening";
+import { ranked, FULL_SHARE } from "./listening";
 import { together, type Stroke } from "./strokes";
 
 export interface Chosen {
@@ -55,7 +55,7 @@ function turn(element: Element, name: string, on: boolean): void {
 function lightJoints(network: Network, body: Anatomy, lit: Lit): void {
   const part = (joint: number): number => {
     if (lit === null) return 0;
-    if (lit.kind === "class") return network.joints[lit.index]![joint]! / WHOLE;
+    if (lit.kind === "class") return network.joints[lit.index]![joint]! / FULL_SHARE;
     return joint === lit.index ? 0.25 : 0;
   };
   body.dots.forEach((dot, joint) => {
@@ -69,7 +69,7 @@ function lightClasses(network: Network, { classes }: Stage, lit: Lit): void {
   classes.forEach(({ group, told }, label) => {
     let part = 0;
     if (lit?.kind === "class") part = label === lit.index ? 1 : 0;
-    if (lit?.kind === "joint") part = network.joints[label]![lit.index]! / WHOLE;
+    if (lit?.kind === "joint") part = network.joints[label]![lit.index]! / FULL_SHARE;
     turn(group, "on", part > 0);
     const text = lit?.kind === "joint" && part >= 0.005 ? percent(100 * part) : "";
     if (told.textContent !== text) told.textContent = text;
@@ -83,7 +83,7 @@ function nameJoints(report: Report, network: Network, { names, body, space }: St
   if (lit?.kind === "joint") wanted.push([lit.index, joints[lit.index]!]);
   if (lit?.kind === "class") {
     const most = ranked(network.joints[lit.index]!).slice(0, space.narrow ? 2 : 5);
-    for (const [j, part] of most) wanted.push([j, `${joints[j]} ${share(part / WHOLE)}`]);
+    for (const [j, part] of most) wanted.push([j, `${joints[j]} ${share(part / FULL_SHARE)}`]);
   }
   const taken: [number, number][] = [];
   const texts: SVGTextElement[] = [];

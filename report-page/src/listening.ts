@@ -2,7 +2,7 @@
 import type { Network, Report } from "./data";
 import { several, share } from "./format";
 
-export const WHOLE = 10_000; // shares are told in these parts
+export const FULL_SHARE = 10_000; // shares are told in these parts
 const NAMED = 6;
 
 // What is there at all, the largest first: its place, and its part.
@@ -25,14 +25,14 @@ export function heardJoints(network: Network): number {
 export function listens(report: Report, network: Network, label: number): string {
   const found = ranked(network.joints[label]!);
   if (found.length === 0) return "listens to nothing: no path reaches it";
-  const names = found.map(([j, part]) => `${report.skeleton!.joints[j]} ${share(part / WHOLE)}`);
+  const names = found.map(([j, part]) => `${report.skeleton!.joints[j]} ${share(part / FULL_SHARE)}`);
   return `listens to ${several(found.length, "joint")}: ${few(names)}`;
 }
 
 export function heard(report: Report, network: Network, joint: number): string {
   const found = ranked(network.joints.map((shares) => shares[joint]!));
   if (found.length === 0) return "is heard by no class";
-  const names = found.map(([o, part]) => `${report.classes![o]} (${share(part / WHOLE)} of it)`);
+  const names = found.map(([o, part]) => `${report.classes![o]} (${share(part / FULL_SHARE)} of it)`);
   return `is heard by ${several(found.length, "class", "classes")}: ${few(names)}`;
 }
 

@@ -9,7 +9,7 @@ import { canvas, Figure } from "./figure";
 import { count, named, percent, several } from "./format";
 import { light, type Lit, type Stage } from "./lighting";
 import { lines } from "./lines";
-import { heard, heardJoints, listens, reachedClasses, WHOLE } from "./listening";
+import { heard, heardJoints, listens, reachedClasses, FULL_SHARE } from "./listening";
 import { branchClass } from "./palette";
 import { roving } from "./roving";
 import type { State } from "./state";
@@ -296,7 +296,7 @@ export class NetworkPicture {
     const shares = this.network()?.joints ?? [];
     return {
       head: ["class", ...(this.report.skeleton?.joints ?? [])],
-      rows: shares.map((own, o) => [this.report.classes![o]!, ...own.map((part) => part / WHOLE)]),
+      rows: shares.map((own, o) => [this.report.classes![o]!, ...own.map((part) => part / FULL_SHARE)]),
     };
   }
 }

@@ -12,20 +12,22 @@ export interface Look {
 
 const ORDER = ["viterbi", "tc", "tc-stochastic", "mp", "stochastic-mp", "global-mp", "lamp"];
 
-// The paper's methods and our own have colours of their own; others repeat them, dashed.
+// The paper's methods and our own have colours of their own; others repeat them, dashed. Each round
+// of colours shifts the marks by one, so that no two methods share both, up to 49 of them.
 export function looks(methods: { key: string }[]): Map<string, Look> {
   const rest = methods.map((m) => m.key).filter((key) => !ORDER.includes(key));
-  const keys = [...ORDER.filter((key) => methods.some((m) => m.key === key)), ...rest];
   const found = new Map<string, Look>();
-  keys.forEach((key, i) => {
-    const known = ORDER.indexOf(key);
-    const place = known >= 0 ? known : i % SERIES;
+  const set = (key: string, place: number): void => {
+    const [colour, round] = [place % SERIES, Math.floor(place / SERIES)];
     found.set(key, {
-      colour: `c${place}`,
-      mark: MARKS[(known >= 0 ? known : i) % MARKS.length]!,
-      dash: known >= 0 ? "" : i % 2 ? "2 4" : "7 4",
+      colour: `c${colour}`,
+      mark: MARKS[(colour + round) % MARKS.length]!,
+      dash: round === 0 ? "" : round % 2 ? "7 4" : "2 4",
     });
-  });
+  };
+  ORDER.filter((key) => methods.some((m) => m.key === key)).forEach((key) => set(key, ORDER.indexOf(key)));
+  // Where none of them is there, the first colours are free.
+  rest.forEach((key, i) => set(key, i + (rest.length < methods.length ? SERIES : 0)));
   return found;
 }
 

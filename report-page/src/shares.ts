@@ -6,7 +6,7 @@ import { cut, h, s } from "./dom";
 import { canvas, Figure } from "./figure";
 import { named, share } from "./format";
 import { heat, type Heat } from "./heat";
-import { ranked, WHOLE } from "./listening";
+import { ranked, FULL_SHARE } from "./listening";
 import type { State } from "./state";
 import { bandName, bands, waveName } from "./times";
 
@@ -108,7 +108,7 @@ export class Shares {
             ? []
             : columns
                 .values(this.network()!)
-                .map((parts, o) => [this.report.classes![o]!, ...parts.map((part) => part / WHOLE)]),
+                .map((parts, o) => [this.report.classes![o]!, ...parts.map((part) => part / FULL_SHARE)]),
       }),
     });
   }
@@ -172,7 +172,7 @@ export class Shares {
     );
     svg.append(body.flesh, body.group);
     body.dots.forEach((dot, j) => {
-      const part = network.joints[label]![j]! / WHOLE;
+      const part = network.joints[label]![j]! / FULL_SHARE;
       dot.setAttribute("r", (part > 0 ? 2.5 + 15 * Math.sqrt(part) : 2).toFixed(1));
       dot.classList.toggle("on", part > 0);
       dot.classList.toggle("faint", part === 0);
@@ -224,7 +224,7 @@ export class Shares {
       return [
         s("text", name, cut(joints[j]!, 14), s("title", {}, joints[j]!)),
         s("rect", { class: "bar-live", ...bar }),
-        s("text", { class: "bar-value", x: at.x + 106 + long, y: y + 11 }, share(part / WHOLE)),
+        s("text", { class: "bar-value", x: at.x + 106 + long, y: y + 11 }, share(part / FULL_SHARE)),
       ];
     });
     if (found.length > listed) {
@@ -239,7 +239,7 @@ export class Shares {
     const head = ["part", "share"];
     if (network === null || label === null) return { head, rows: [] };
     const listed = (parts: number[], name: (i: number) => string): (string | number)[][] =>
-      parts.map((part, i) => [name(i), part / WHOLE]);
+      parts.map((part, i) => [name(i), part / FULL_SHARE]);
     return {
       head,
       rows: [

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import dataclasses
+import io
 import json
 import re
 import shlex
@@ -13,9 +16,16 @@ from typing import Any
 import pytest
 import torch
 
-from tests.cli.arms import trained  # noqa: F401  (a fixture)
+from tests.cli.arms import (
+    SMALL,
+    SOURCE,
+    trained,  # noqa: F401  (a fixture)
+)
 from tests.cli.conftest import Run
 from tests.paper.waves import small, waves
+from tests.report.browser import Browser
+from tests.report.saving import saved
+from tests.skeleton.moving import arms as moving_arms
 from tests.skeleton.moving import write_npz
 from trellis.paper import reproduce
 from trellis.skeleton import Recogniser, evaluated, load
@@ -95,9 +105,7 @@ def test_a_model_dense_pruned_and_tuned(run: Run, arms: Path) -> None:
     made = {"dense", "pruned", "tuned"}
     for line in lines:  # and they make the same again
         assert run(*(f"again-{word}" if word in made else word for word in line)).status == 0
-    again = Recogniser.load("again-tuned").model.state_dict()
-    for name, weight in model.model.state_dict().items():
-        torch.testing.assert_close(again[name], weight)
+    same(Recogniser.load("again-tuned"), model)
 
 
 def test_a_folder_of_both_models_and_a_curve(run: Run, arms: Path) -> None:
@@ -111,9 +119,106 @@ def test_a_folder_of_both_models_and_a_curve(run: Run, arms: Path) -> None:
     ran = run("report", "shrunk")
     assert ran.status == 0, ran.err
     found = content(arms / "shrunk" / "report.html")
-    tried = [(r["rate"], r["top1"][0]) for r in found["rows"] if r["method"] == "curve"]
-    assert tried == [(50.0, 90.0), (80.0, 70.0)]
+    tried = [
+        (r["method"], r["on"], r["rate"], r["top1"][0], r["live"]) for r in found["rows"][1:-1]
+    ]
+    assert tried == [
+        ("tried-validation", "validation", 50.0, 90.0, None),
+        ("tried-validation", "validation", 80.0, 80.0, None),
+        ("tried-test", "test", 80.0, 70.0, None),
+    ]
+    assert [method["key"] for method in found["methods"]] == ["model", *dict.fromkeys(
+        row[0] for row in tried)]  # fmt: skip
     assert found["chosen"] == "model"
+
+
+def test_a_search_is_shown_apart_from_what_was_tested(
+    run: Run, tmp_path: Path, browser: Browser
+) -> None:
+    write_npz(tmp_path / "arms.npz", moving_arms())
+    quick = ("--course", "quick", "--length", "0.3", *SMALL)
+    ran = run("shrink", "--data", SOURCE, *quick, "--at-least", "0.4", "--out", "s")
+    assert ran.status == 0, ran.err
+    found, points = content(tmp_path / "s" / "report.html"), json.loads(
+        Path("s/curve.json").read_text())  # fmt: skip
+    tested = evaluated(Recogniser.load("s/model"), data := load(SOURCE), data.folds[0].test).top1
+    with browser.opened(tmp_path / "s" / "report.html") as seen:
+        assert "held out for the search (validation), which are not to be compared" in (
+            seen.page.locator("#accuracy .about").inner_text()
+        )
+        assert seen.texts(".key")[1] == "tried on the way (validation)"
+        marks = {key: f"#accuracy .series[data-method={key}]" for key in (
+            "model", "tried-validation")}  # fmt: skip
+        assert seen.count(f"{marks['tried-validation']} .series-mark") == len(points)
+        assert seen.count(f"{marks['model']} .series-mark") == 1
+        lines = {key: seen.page.locator(f"{place} .series-line") for key, place in marks.items()}
+        joined = {key: (line.get_attribute("d") or "").count("L") for key, line in lines.items()}
+        assert joined == {"model": 0, "tried-validation": len(points) - 1}
+        dashes = {line.get_attribute("stroke-dasharray") for line in lines.values()}
+        assert dashes == {"", "1.5 4"}
+        # Nobody counted what is live in a network that was only tried: no mark, and no cross.
+        assert seen.count("#live .series-mark") == 1 and seen.count(".severed") == 0
+        for key in ("ArrowLeft", *["ArrowRight"] * len(points)):
+            seen.page.locator("#accuracy .cover").press(key)
+            for line in seen.texts(".reader li"):
+                on = "validation" if "(validation)" in line else "test"
+                assert line.endswith(f" %, on {on} recordings")
+        rows = list(csv.DictReader(io.StringIO(saved(seen, "#accuracy .to-csv"))))
+        assert [row["measured on"] for row in rows] == [
+            "test",
+            *["validation"] * len(points),
+            "test",
+        ]
+        assert float(rows[-1]["top-1 (%)"]) == pytest.approx(100 * tested, abs=1e-3)
+        assert {row["live (%)"] for row in rows[1:-1]} == {""}
+        title = seen.texts(f"{marks['tried-validation']} title")[0]
+        assert title.endswith("on validation recordings")
+        # Where both were measured, a click chooses the network that was tested.
+        seen.choose("validation-1")
+        mark = seen.page.locator(f"{marks['model']} .series-mark")
+        mark.scroll_into_view_if_needed()
+        at = mark.bounding_box()
+        assert at is not None
+        seen.page.mouse.click(at["x"] + at["width"] / 2, at["y"] + at["height"] / 2)
+        assert seen.page.locator("#network-picker").input_value() == "model"
+        seen.choose("validation-1")
+        answer = seen.page.locator(".answer").inner_text()
+        assert "held out for the search" in answer and "dense network" not in answer
+        assert "validation" in seen.page.locator(".card.pruned dt").first.inner_text()
+        seen.quiet()
+    again = shlex.split(found["command"])[1:]
+    assert run(*again, "--out", "again").status == 0
+    same(Recogniser.load("again/model"), Recogniser.load("s/model"))
+
+
+def test_the_command_of_a_page_makes_the_same_network_again(run: Run, tmp_path: Path) -> None:
+    moving = moving_arms()
+    layout = dataclasses.replace(moving.layout, body=(0, 1, 2, 3))
+    write_npz(tmp_path / "arms.npz", dataclasses.replace(moving, layout=layout))
+    ways: tuple[tuple[str, ...], ...] = (
+        ("--course", "quick", "--length", "0.1"),
+        ("--course", "quick", "--length", "0.1", "--frame", "camera", "--basis", "chunks",
+         "--teachers", "2", "--seed", "3"),
+    )  # fmt: skip
+    for n, way in enumerate(ways):
+        out = f"s{n}"
+        assert (
+            run("shrink", "--data", SOURCE, "--keep", "60", *SMALL, *way, "--out", out).status == 0
+        )
+        for part in ("model", "dense"):
+            assert run("report", f"{out}/{part}").status == 0
+            again = shlex.split(content(tmp_path / out / part / "report.html")["command"])[1:]
+            if part == "dense" and "--teachers" in way:
+                continue  # its history does not tell how many stood beside it
+            assert run(*again, "--out", f"{out}-{part}").status == 0
+            same(Recogniser.load(f"{out}-{part}/{part}"), Recogniser.load(f"{out}/{part}"))
+
+
+def same(one: Recogniser, other: Recogniser) -> None:
+    assert (one.basis, one.normalisation) == (other.basis, other.normalisation)
+    weights = other.model.state_dict()
+    for name, weight in one.model.state_dict().items():
+        torch.testing.assert_close(weight, weights[name])
 
 
 def test_nonsense_is_one_line(run: Run, fails: Fails, arms: Path) -> None:

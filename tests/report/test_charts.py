@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.report.browser import Browser, Seen
+from tests.report.browser import Browser
 from tests.report.conftest import HOSTILE, Made
-
-
-def saved(seen: Seen, button: str) -> str:
-    with seen.page.expect_download() as download:
-        seen.page.click(button)
-    return Path(download.value.path()).read_text(encoding="utf-8")
+from tests.report.saving import saved
 
 
 def pruned(made: Made) -> list[dict[str, Any]]:
@@ -84,8 +78,45 @@ def test_the_table_and_the_csv_are_the_charts_data(browser: Browser, small: Made
         for row, wanted in zip(rows, small.content["rows"], strict=True):
             assert float(row["top-1 (%)"]) == wanted["top1"][0]
             assert float(row["rate (%)"]) == wanted["rate"]
+            assert row["measured on"] == wanted["on"] == "test"
         seen.page.click("#accuracy .to-table")
         assert seen.page.locator("#accuracy svg.chart").is_visible()
+        seen.quiet()
+
+
+# A mark's colour, how many corners it has, and where in its box the first of them lies.
+LOOK = """mark => {
+  const box = mark.getBBox(), d = mark.getAttribute('d');
+  const [x, y] = d.match(/[0-9.]+/g).map(Number);
+  const third = part => Math.round(2 * part);
+  const names = [...mark.closest('.swatch, .dot, .series').classList];
+  const colour = names.find(name => /^c[0-9]$/.test(name));
+  const corners = d.includes('a') ? 'round' : d.split('L').length;
+  return [colour, corners, third((x - box.x) / box.width), third((y - box.y) / box.height)].join();
+}"""
+
+
+def test_no_two_of_fourteen_methods_look_alike(browser: Browser, full: Made) -> None:
+    """Even where a point stands alone, without a line that could be dashed."""
+    labels = {method["key"]: method["label"] for method in full.content["methods"]}
+    with browser.opened(full.page, width=1600) as seen:
+        seen.page.click(".legend >> text=all")
+        cover = seen.page.locator("#accuracy .cover")
+        box = cover.bounding_box()
+        assert box is not None
+        cover.hover(position={"x": box["width"] - 5, "y": 40})
+        assert sorted(seen.texts(".reader li span")) == sorted(labels.values())
+        read = seen.page.locator(".reader .series-mark").all()
+        swatches = dict(zip(seen.texts(".reader li span"), read, strict=True))
+        looks = {}
+        for key, label in labels.items():
+            keys = seen.page.locator(f".key[data-method='{key}'] .series-mark").all()
+            points = seen.page.locator(f"#accuracy [data-method='{key}'] .series-mark").all()
+            assert len(keys) == 1 and len(points) == 6
+            marks = {mark.evaluate(LOOK) for mark in (*keys, *points, swatches[label])}
+            assert len(marks) == 1, label  # in the legend, in the chart and when read out
+            looks[key] = marks.pop()
+        assert len(set(looks.values())) == len(looks) == 14
         seen.quiet()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from tests.paper.waves import waves
 from tests.report.browser import Browser
 from tests.report.conftest import Made, made
 from tests.report.runs import hands, made_run
+from tests.report.saving import saved
 from trellis.errors import TrellisError
 from trellis.paper import reproduce, stored
 from trellis.paper.published import TABLE2, TABLE3
@@ -120,10 +123,27 @@ def test_the_papers_points_stand_only_beside_its_benchmark(
     assert points["mp", 99.9]["top1"] == TABLE2["mp"][99.9].accuracy
     assert len(points) == 5  # two methods at two rates, and the dense network
     with browser.opened(own.page) as seen:
-        assert seen.count("#accuracy .published") == 4 and seen.count(".synthetic-label") == 0
+        assert seen.count("#accuracy .published") == len(points) == seen.count("#live .published")
+        assert seen.count("#live .published[data-method=dense]") == 1
+        assert seen.count(".synthetic-label") == 0
+        seen.page.click(".legend >> text=none")
+        assert seen.count("#accuracy .published") == 1  # the dense network is always there
+        rows = list(csv.DictReader(io.StringIO(saved(seen, "#accuracy .to-csv"))))
+        for row, ours in zip(rows, own.content["rows"], strict=True):
+            point = points.get((ours["method"], ours["rate"]))
+            told = [row[f"paper: {name}"] for name in ("kept (%)", "live (%)", "top-1 (%)")]
+            if point is None:
+                assert ours["method"] == "viterbi" and told == ["", "", ""]
+            else:
+                assert [float(text) for text in told] == pytest.approx(
+                    [100 * point["kept"], point["live"], point["top1"]], rel=1e-3
+                )
+        seen.page.click("#live .to-table")
+        assert "paper: top-1 (%)" in seen.texts("#live thead th")
         seen.quiet()
     with browser.opened(other.page) as seen:
-        assert seen.count("#accuracy .published") == 0
+        assert seen.count("#accuracy .published") == seen.count("#live .published") == 0
+        assert "paper" not in saved(seen, "#accuracy .to-csv")
         seen.quiet()
 
 
@@ -140,6 +160,10 @@ def test_the_other_tables_have_a_page_too(tmp_path: Path, browser: Browser, tabl
         else:
             assert seen.count("#accuracy .series[data-method=alpha] .series-mark") == len(TABLE3)
             assert seen.count("#accuracy .published") == len(TABLE3)
+            told = csv.DictReader(io.StringIO(saved(seen, "#accuracy .to-csv")))
+            beside = {float(row["1/α"]): float(row["paper: top-1 (%)"]) for row in told
+                      if row["1/α"]}  # fmt: skip
+            assert beside == dict(TABLE3)
         seen.quiet()
 
 

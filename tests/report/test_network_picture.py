@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
+from statistics import median
 from typing import Any
 
 import pytest
@@ -114,39 +115,60 @@ def test_shares_of_the_chosen_class_are_drawn_and_add_up_to_one(
         seen.quiet()
 
 
+# What a hover takes of the page's own thread: the handler, then styles and layout, which reading a
+# box forces.
+OWN_TIME = """selector => {
+  const took = [];
+  for (const mark of document.querySelectorAll(`#network ${selector}`)) {
+    const began = performance.now();
+    mark.dispatchEvent(new PointerEvent('pointerenter'));
+    document.querySelector('#network .picture').getBoundingClientRect();
+    document.querySelector('footer').getBoundingClientRect();
+    took.push(performance.now() - began);
+    mark.dispatchEvent(new PointerEvent('pointerleave'));
+  }
+  return took;
+}"""
+# From the event to the frame that shows it, painted.
+TO_FRAME = """async selector => {
+  const painted = () => new Promise(done => requestAnimationFrame(() => {
+    const channel = new MessageChannel();
+    channel.port1.onmessage = () => done(performance.now());
+    channel.port2.postMessage(null);
+  }));
+  const took = [];
+  for (const mark of [...document.querySelectorAll(`#network ${selector}`)].slice(0, 15)) {
+    await new Promise(done => setTimeout(done, 40));
+    const began = performance.now();
+    mark.dispatchEvent(new PointerEvent('pointerenter'));
+    took.push(await painted() - began);
+    mark.dispatchEvent(new PointerEvent('pointerleave'));
+  }
+  return took;
+}"""
+
+
 def test_many_connections_are_bundled_and_answer_a_hover_at_once(
     browser: Browser, full: Made
 ) -> None:
-    content = full.content
-    rows = [r for r, n in content["networks"].items() if n["drawing"]["mode"] == "bundles"]
-    row = next((key for key in rows if key.endswith("@99")), rows[0])
-    # From the event to the frame that shows it; the best of many, since others use this machine.
-    measure = """async marks => {
-      const painted = () => new Promise(done => requestAnimationFrame(() => {
-        const channel = new MessageChannel();
-        channel.port1.onmessage = () => done(performance.now());
-        channel.port2.postMessage(null);
-      }));
-      const took = [];
-      for (const mark of marks.slice(0, 12)) {
-        await new Promise(done => setTimeout(done, 40));
-        const began = performance.now();
-        mark.dispatchEvent(new PointerEvent('pointerenter'));
-        took.push(await painted() - began);
-        mark.dispatchEvent(new PointerEvent('pointerleave'));
-      }
-      return Math.min(...took);
-    }"""
+    networks = full.content["networks"]
+    row = next(key for key in networks if key.endswith("@99"))
+    assert networks[row]["drawing"]["mode"] == "bundles"
     with browser.opened(full.page, width=1600) as seen:
         seen.choose(row)
         assert 0 < seen.count("#network .line") <= 1500
         marks = seen.page.locator("#network .class-mark")
         marks.first.hover()
         assert lit(seen, "joint") == {
-            j for j, part in enumerate(content["networks"][row]["joints"][
+            j for j, part in enumerate(networks[row]["joints"][
                 int(marks.first.get_attribute("data-class") or -1)]) if part
         }  # fmt: skip
-        assert any(marks.evaluate_all(measure) < 50 for _ in range(5))
+        for selector, count in ((".class-mark", 45), (".joint-mark", 21)):
+            rounds = [seen.page.evaluate(OWN_TIME, selector) for _ in range(5)]
+            assert {len(took) for took in rounds} == {count}
+            assert median(median(took) for took in rounds) < 50
+        # Others paint on this machine too: one round that they leave alone is enough.
+        assert any(median(seen.page.evaluate(TO_FRAME, ".class-mark")) < 50 for _ in range(5))
         seen.quiet()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 import time
@@ -81,16 +82,65 @@ def test_it_fits_every_screen_in_light_and_dark(
         with browser.opened(path, width=width, color_scheme=scheme) as seen:
             assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
             assert shade(seen) == scheme
-            small_texts = seen.page.evaluate("""() => [...document.querySelectorAll('svg text')]
-              .filter(text => text.textContent && text.getBoundingClientRect().width > 0)
-              .filter(text => parseFloat(getComputedStyle(text).fontSize) < 6.9).length""")
-            assert small_texts == 0
+            assert small_texts(seen) == []
             button = seen.page.locator(".theme")
             button.click()
             assert shade(seen) == {"light": "dark", "dark": "light"}[scheme]
             button.click()
             assert shade(seen) == scheme
             seen.quiet()
+
+
+def small_texts(seen: Seen, least: float = 9) -> list[str]:
+    """Those in pictures that are smaller than so many pixels, as they are shown."""
+    script = """() => [...document.querySelectorAll('svg text')]
+      .filter(text => text.textContent && text.getBoundingClientRect().width > 0)
+      .map(text => [text.textContent,
+        parseFloat(getComputedStyle(text).fontSize) * Math.hypot(text.getScreenCTM().a,
+                                                                 text.getScreenCTM().b)])"""
+    return [text for text, size in seen.page.evaluate(script) if size < least - 0.05]
+
+
+@pytest.mark.parametrize("width", [390, 1600])
+def test_forty_five_classes_and_fourteen_methods_fit_a_phone_and_the_dark(
+    browser: Browser, full: Made, width: int
+) -> None:
+    with browser.opened(full.page, width=width, color_scheme="dark") as seen:
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+        assert shade(seen) == "dark" and small_texts(seen) == []
+        assert seen.count("#network .class-mark") == 45 and seen.count(".key") == 14
+        assert seen.count("#confusion .matrix-row") == seen.count("#losses .loss") == 45
+        assert seen.count("#confusion .heat-name") == (0 if width == 390 else 90)
+        # Nothing sticks out of its picture, and no name lies on the next.
+        outside = """() => [...document.querySelectorAll('figure svg text')].filter(text => {
+          const own = text.getBoundingClientRect(), all = document.documentElement.clientWidth;
+          return own.width > 0 && (own.left < -1 || own.right > all + 1);
+        }).map(text => text.textContent)"""
+        assert seen.page.evaluate(outside) == []
+        for names in ("#network .class-name", "#losses .heat-name", "#joint-shares .heat-name"):
+            places = seen.page.locator(names).evaluate_all(
+                "texts => texts.map(text => text.getBoundingClientRect().y).sort((a, b) => a - b)"
+            )
+            assert len(places) == 45
+            assert min(b - a for a, b in itertools.pairwise(places)) >= 9
+        seen.page.locator("#confusion .matrix-row[data-class='44']").click()
+        assert seen.page.locator("#class-picker").input_value() == "44"
+        seen.quiet()
+
+
+def test_the_full_table_prints(browser: Browser, full: Made) -> None:
+    with browser.opened(full.page, color_scheme="dark") as seen:
+        assert pages(seen.page.pdf(format="A4")) >= 3
+        seen.page.emulate_media(media="print")
+        assert shade(seen) == "light"
+        for chart in ("accuracy", "live", "layers", "network", "losses", "confusion"):
+            assert seen.page.locator(f"#{chart} svg.chart").last.is_visible()
+        seen.quiet()
+
+
+def pages(printed: bytes) -> int:
+    assert printed.startswith(b"%PDF")
+    return len(re.findall(rb"/Type /Page\b", printed))
 
 
 def shade(seen: Seen) -> str:
@@ -105,8 +155,7 @@ def shade(seen: Seen) -> str:
 
 def test_it_prints(browser: Browser, small: Made) -> None:
     with browser.opened(small.page, color_scheme="dark") as seen:
-        printed = seen.page.pdf(format="A4")
-        assert printed.startswith(b"%PDF") and printed.count(b"/Type /Page\n") >= 2
+        assert pages(seen.page.pdf(format="A4")) >= 2
         seen.page.emulate_media(media="print")
         assert shade(seen) == "light"  # ink is dear
         assert not seen.page.locator(".buttons").first.is_visible()

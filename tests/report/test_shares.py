@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from tests.report.networks import network, networks
 from tests.report.paths import paths
 from trellis.report.messages import messages_of
-from trellis.report.network import WHOLE, shown_network
+from trellis.report.network import FULL_SHARE, shown_network
 from trellis.report.shares import moments_of, shares
 from trellis.skeleton import GCN, Layout
 from trellis.skeleton.cosines import cosines
@@ -57,8 +57,8 @@ def test_what_the_page_is_given_are_shares_of_all_paths(gcn: GCN, basis: str) ->
     for name, sums in wanted.items():
         whole = sums.sum(1, keepdims=True)
         parts = np.divide(sums, whole, out=np.zeros_like(sums), where=whole > 0)
-        assert np.abs(np.array(found[name]) / WHOLE - parts).max() < 1 / WHOLE
-        assert [sum(own) for own in found[name]] == [WHOLE * (n > 0) for n in whole[:, 0]]
+        assert np.abs(np.array(found[name]) / FULL_SHARE - parts).max() < 1 / FULL_SHARE
+        assert [sum(own) for own in found[name]] == [FULL_SHARE * (n > 0) for n in whole[:, 0]]
 
 
 def test_weights_that_are_no_numbers_carry_nothing() -> None:

@@ -37,6 +37,7 @@ def _row(found: Summary, records: list[Record]) -> dict[str, Any]:
         "x": None if row.method is None else row.method.options.get("inverse_alpha"),
         "kept": _pair(found.kept),
         "live": _pair(found.live),
+        "on": "test",
         "top1": None if severed else _pair(found.top1),
         "mean_class": None if severed else _pair(found.mean_class),
         "train": None if severed else _pair(found.train),

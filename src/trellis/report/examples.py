@@ -10,20 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..skeleton import Skeletons
+from ..skeleton.skeletons import Indices
 from ..skeleton.view import placed, turn_of
 
 FRAMES = 40  # at most: a browser fills in between
 GRID = 127  # a byte for each coordinate: as fine as the picture is
 
 
-def examples(data: Skeletons, tested: Sequence[int], said: Sequence[int]) -> dict[str, Any]:
+def examples(
+    data: Skeletons, labels: Indices, tested: Sequence[int], said: Sequence[int]
+) -> dict[str, Any]:
     """By class: the first recording that is named right and the first that is not.
 
-    ``tested`` are recordings of ``data``, ``said`` the classes that a network gave them.
+    ``tested`` are recordings of ``data``, ``said`` the classes that a network gave them; ``labels``
+    those that all recordings are of, counted as the network counts classes.
     """
     found: dict[str, dict[str, Any]] = {}
     for recording, answer in zip(tested, said, strict=True):
-        truth = int(data.labels[recording])
+        truth = int(labels[recording])
         kind = "right" if truth == answer else "wrong"
         of_class = found.setdefault(str(truth), {"right": None, "wrong": None})
         if of_class[kind] is None:

@@ -12,20 +12,25 @@ from ..train import RECIPES
 Step = Mapping[str, Any]
 
 
-def commands(history: Sequence[Step], architecture: Mapping[str, Any]) -> list[str]:
+def commands(
+    history: Sequence[Step], architecture: Mapping[str, Any], frame: str = "camera"
+) -> list[str]:
     """The command lines of a model's history, as far as it tells; ``architecture`` are the options
-    of its training that the history leaves out, by name.
+    of its training that the history leaves out, by name; ``frame`` is the one that `trellis shrink`
+    takes by itself for such skeletons.
 
     >>> train = {"step": "train", "source": "hands45", "fold": "1:1", "seed": 3}
     >>> commands([train | {"recipe": {"name": "quick", "epochs": 5}}], {"heads": 2, "blocks": 1})
     ['trellis train hands45 --fold 1:1 --recipe quick --epochs 5 --seed 3 --heads 2 --out dense']
-    >>> commands([{"step": "shrink", "source": "hands45", "kept": 9}], {"basis": "chunks"})
-    ['trellis shrink --data hands45 --keep 9 --basis chunks']
+    >>> shrink = {"step": "shrink", "source": "hands45", "kept": 9, "course": {"teachers": 4}}
+    >>> commands([shrink], {"basis": "chunks", "frame": "camera"}, "body")
+    ['trellis shrink --data hands45 --keep 9 --teachers 4 --basis chunks --frame camera']
     """
     found, last = [], "dense"
     for step in history:
         kind, source = step.get("step"), str(step.get("source"))
-        if kind == "train":
+        course = str(step.get("recipe", {}).get("name"))
+        if kind == "train" and not course.startswith("shrink"):
             line = ["train", source, *_training(step), *_architecture(architecture)]
             line += ["--out", "dense"]
         elif kind == "prune":
@@ -35,15 +40,19 @@ def commands(history: Sequence[Step], architecture: Mapping[str, Any]) -> list[s
         elif kind == "tune":
             line = ["tune", last, "--data", source, *_training(step), "--out", "tuned"]
             last = "tuned"
-        elif kind == "shrink":
-            least, course = step.get("at_least"), str(step.get("recipe", {}).get("name"))
+        elif kind in ("shrink", "train"):
+            least = step.get("at_least")
             line = ["shrink", "--data", source]
-            line += ["--keep", str(step.get("kept"))] if least is None else [
-                "--at-least", f"{least:g}"]  # fmt: skip
+            if kind == "train":  # the dense network of a course: the same whatever is kept of it
+                line += ["--sparsity", "0.5"]
+            else:
+                line += ["--keep", str(step.get("kept"))] if least is None else [
+                    "--at-least", f"{least:g}"]  # fmt: skip
             line += ["--course", "quick"] if course.endswith("quick") else []
             length = step.get("length", 1)
             line += ["--length", f"{length:g}"] if length != 1 else []
-            line += [*_training(step), *_architecture(architecture, basis="cosines")]
+            line += ["--teachers", str(teachers)] if (teachers := teachers_of(step)) else []
+            line += [*_training(step), *_architecture(architecture, basis="cosines", frame=frame)]
         else:
             continue
         found.append(shlex.join(["trellis", *line]))
@@ -51,13 +60,15 @@ def commands(history: Sequence[Step], architecture: Mapping[str, Any]) -> list[s
 
 
 _DEFAULTS = {"heads": 16, "filters": 128, "blocks": 1, "shared": False, "combine": "concat",
-             "bias": False, "chunks": 32, "channels": ("coordinates",)}  # fmt: skip
+             "bias": False, "bones": "free", "chunks": 32, "channels": ("coordinates",),
+             "basis": "chunks", "frame": "camera"}  # fmt: skip
 
 
-def _architecture(given: Mapping[str, Any], basis: str = "chunks") -> list[str]:
-    """Options that are not as the command has them by itself; ``basis`` differs by command."""
+def _architecture(given: Mapping[str, Any], **changes: str) -> list[str]:
+    """Options that are not as the command has them by itself; ``changes`` are defaults of one that
+    differ from those of `trellis train`."""
     words = []
-    for name, default in (_DEFAULTS | {"basis": basis}).items():
+    for name, default in (_DEFAULTS | changes).items():
         value = given.get(name, default)
         if value != default:
             values = value if isinstance(value, tuple) else () if value is True else (value,)
@@ -78,11 +89,17 @@ def _training(step: Step) -> list[str]:
         usual = known_recipe.tune_epochs if tunes else known_recipe.epochs
         if recipe.get("epochs", usual) != usual:
             words += ["--epochs", str(recipe["epochs"])]
-    return words + _seed(step)
+    words += ["--seed", str(step["seed"])] if step.get("seed") else []
+    precision = str(step.get("precision", "fp32"))
+    words += ["--precision", precision] if precision != "fp32" else []
+    varied = step.get("augmentation") is not None
+    own = str(recipe.get("name")).startswith("shrink")  # a course varies recordings by itself
+    return words + (["--augment"] if varied and not own else [])
 
 
-def _seed(step: Step) -> list[str]:
-    return ["--seed", str(step["seed"])] if step.get("seed") else []
+def teachers_of(step: Step) -> int:
+    """How many dense networks taught the one that a step made."""
+    return int((step.get("course") or {}).get("teachers", 0))
 
 
 def known(history: Sequence[Step], name: str) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,19 +10,23 @@ import numpy as np
 
 from ..errors import TrellisError
 from ..paper.versions import versions
+from ..paths.audit import Audit
 from ..saved.folder import is_saved
 from ..skeleton import Evaluation, Fold, Recogniser, Skeletons
 from ..skeleton.pose import mean_pose
+from ..skeleton.shrink import frame_of
 from ..skeleton.skeletons import Indices
 from .confusion import of_matrix
 from .content import Missing, content, skeleton_part
-from .curves import PLACE, VALUE
+from .curves import VALUE
 from .examples import examples
-from .history import commands, dense_metrics, known, last_metrics, method_of, told
-from .living import Whole, living
+from .gcn_audit import gcn_audit
+from .history import commands, dense_metrics, known, last_metrics, method_of, teachers_of, told
 from .multiplications import dense_multiplications
 from .network import shown_network
+from .points import method, point
 from .shares import moments_of
+from .tried import tried_in, tried_methods, tried_rows
 
 DENSE, MODEL, CURVE = "dense", "model", "curve.json"
 _AT_ONCE = 64  # recordings: their hidden units stay in the processor's cache
@@ -32,7 +34,7 @@ _AT_ONCE = 64  # recordings: their hidden units stay in the processor's cache
 
 @dataclass(frozen=True)
 class Models:
-    """``curve`` are points of a search: sparsity, kept, validation_top1, and top1 where known."""
+    """``curve`` are the points of a search, as `tried_in` reads them."""
 
     path: Path
     model: Recogniser
@@ -53,13 +55,13 @@ def models_in(path: Path, dense: Path | None = None) -> Models:
     model = Recogniser.load(inner)
     if found is not None and (found.classes, found.layout) != (model.classes, model.layout):
         raise TrellisError(f"{str(beside)!r} has other classes or joints than {str(inner)!r}")
-    return Models(path, model, found, _curve(path / CURVE))
+    return Models(path, model, found, tried_in(path / CURVE))
 
 
 def model_report(models: Models, data: Skeletons | None, fold: Fold | None) -> dict[str, Any]:
     """``data`` and ``fold`` are the recordings to test on, where they are at hand."""
     model, history = models.model, models.model.history
-    whole = Whole(living(model.model))
+    audit = gcn_audit(model.model)
     said = {
         name: _said(one, data, fold)
         for name, one in (("model", model), ("dense", models.dense))
@@ -70,28 +72,24 @@ def model_report(models: Models, data: Skeletons | None, fold: Fold | None) -> d
         for name, answers in said.items()
         if data is not None and fold is not None
     }
-    is_pruned = whole.kept < whole.total
+    is_pruned = audit.kept < audit.total
     figures = {name: {"top1": e.top1, "mean_class": e.mean_class} for name, e in tested.items()}
     now = figures.get("model") or last_metrics(history)
     beside = {} if models.dense is None else last_metrics(models.dense.history)
     first = figures.get("dense") or beside or dense_metrics(history, is_pruned) or {}
     if not is_pruned:
         first = now
-    layers = {layer.name: layer.total for layer in whole.layers}
-    rows = [_row("dense", "dense", "Dense", 0.0, float(whole.total), 100.0, first, None)]
-    rows[0]["bytes"] = VALUE * whole.total
+    layers = {layer.name: layer.total for layer in audit.layers}
+    rows = [point("dense", "dense", "Dense", 0.0, float(audit.total), 100.0, first)]
+    rows[0]["bytes"] = VALUE * audit.total
     methods = []
     label = method_of(history)
     if is_pruned:
-        rate = 100 * (1 - whole.kept / whole.total)
-        rows += _curve_rows(models.curve, label, whole.total)
-        row = _row("model", "model", label, float(f"{rate:.5g}"), float(whole.kept),
-                   whole.live_percent, now, whole)  # fmt: skip
-        rows.append(row)
-        methods = [{"key": "model", "label": label, "consistent": True, "paper": False}]
-        if models.curve:
-            about = {"key": "curve", "label": "tried on the way (validation)"}
-            methods.append(about | {"consistent": True, "paper": False})
+        rate = 100 * (1 - audit.kept / audit.total)
+        row = point("model", "model", label, float(f"{rate:.5g}"), float(audit.kept),
+                    100 * audit.live_fraction, now, audit)  # fmt: skip
+        rows += [*tried_rows(models.curve), row]
+        methods = [method("model", label), *tried_methods(models.curve)]
     chosen = "model" if is_pruned else None
     pose = None
     if data is not None and fold is not None:
@@ -108,10 +106,10 @@ def model_report(models: Models, data: Skeletons | None, fold: Fold | None) -> d
         source=str(known(history, "source") or "unknown recordings"),
         synthetic=model.synthetic,
         warnings=_warnings(model),
-        facts=_facts(models, whole, data, fold),
+        facts=_facts(models, audit, data, fold),
         notes=(),
         missing=_missing(models, data, is_pruned),
-        command=" && ".join(commands(history, _architecture(model)))
+        command=" && ".join(commands(history, _architecture(model), frame_of(model.layout)))
         or "unknown: this model has no history",
         axis="kept",
         rows=rows,
@@ -135,55 +133,11 @@ def model_report(models: Models, data: Skeletons | None, fold: Fold | None) -> d
 
 def _architecture(model: Recogniser) -> dict[str, Any]:
     """What the command line of its training was told of the network."""
-    own = {"chunks": model.chunks, "channels": model.kinds, "basis": model.basis}
-    return model.model.sizes | own
-
-
-def _row(
-    key: str, method: str, label: str, rate: float, kept: float, live: float,
-    metrics: Mapping[str, Any], found: Whole | None,
-) -> dict[str, Any]:  # fmt: skip
-    def accuracy(name: str) -> list[float | None] | None:
-        value = metrics.get(name)
-        return None if value is None else [round(100 * float(value), 4), None]
-
-    return {
-        "key": key, "method": method, "label": label, "rate": rate, "x": None,
-        "kept": [kept, None], "live": [live, None], "top1": accuracy("top1"),
-        "mean_class": accuracy("mean_class"), "train": accuracy("train_top1"),
-        "networks": 1, "wanted": 1, "disconnected": int(live == 0), "refused": None,
-        "bytes": None if found is None else (VALUE + PLACE) * found.live,
-        "layers": None if found is None else {x.name: [x.kept, x.live] for x in found.layers},
-    }  # fmt: skip
-
-
-def _curve(path: Path) -> tuple[dict[str, Any], ...]:
-    if not path.exists():
-        return ()
-    try:
-        points = json.loads(path.read_text(encoding="utf-8"))
-        for point in points:
-            float(point["sparsity"]), int(point["kept"])
-        return tuple(points)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TrellisError(
-            f"{str(path)!r} is no curve: a list of points with sparsity, kept and "
-            f"validation_top1 ({error!r:.200})"
-        ) from None
-
-
-def _curve_rows(curve: Sequence[Mapping[str, Any]], label: str, total: int) -> list[dict[str, Any]]:
-    rows = []
-    for number, point in enumerate(curve):
-        known = point.get("top1", point.get("validation_top1"))
-        rate = float(f"{100 * float(point['sparsity']):.6g}")
-        kept = float(point["kept"])
-        live = 100.0 * float(point.get("live", kept)) / kept if kept else 0.0
-        rows.append(
-            _row(f"curve-{number + 1}", "curve", "tried on the way", rate, kept, live,
-                 {"top1": known}, None)
-        )  # fmt: skip
-    return rows
+    own = {"chunks": model.chunks, "channels": model.kinds, "basis": model.basis,
+           "frame": model.normalisation.frame}  # fmt: skip
+    form = model.model.described()
+    bones = "fixed" if form["fixed"] else "limit" if form["limited"] else "free"
+    return model.model.sizes | own | {"bones": bones}
 
 
 def _warnings(model: Recogniser) -> list[str]:
@@ -196,7 +150,7 @@ def _warnings(model: Recogniser) -> list[str]:
 
 
 def _facts(
-    models: Models, whole: Whole, data: Skeletons | None, fold: Fold | None
+    models: Models, audit: Audit, data: Skeletons | None, fold: Fold | None
 ) -> list[tuple[str, str]]:
     model, history = models.model, models.model.history
     found = [("Model", str(models.path))]
@@ -207,12 +161,19 @@ def _facts(
              f"{fold.name}: {len(fold.train):,} to train on, {len(fold.test):,} to test on")
         )  # fmt: skip
     sizes = model.model.sizes
-    seen = " seen as waves (cosines)" if model.basis == "cosines" else ""
     found.append(
         ("Network", f"GCN, {sizes['heads']} heads, {sizes['filters']} filters, {model.chunks} "
-         f"chunks{seen}, {sizes['blocks']} block{'s' * (sizes['blocks'] > 1)}: {whole.total:,} "
-         "weights")
+         f"chunks, {sizes['blocks']} block{'s' * (sizes['blocks'] > 1)}: {audit.total:,} weights")
     )  # fmt: skip
+    waves = " (waves over the whole recording)" if model.basis == "cosines" else " (moments)"
+    found.append(
+        ("What it sees", f"{', '.join(model.kinds)} in the basis of {model.basis}{waves}, in the "
+         f"frame of the {model.normalisation.frame}")
+    )  # fmt: skip
+    if "course" in (history[-1] if history else {}):
+        count = teachers_of(history[-1])
+        taught = f"{count} dense network{'s' * (count > 1)} and labels" if count else "labels alone"
+        found.append(("Taught by", taught))
     found += [(f"Step {n}: {step.get('step', '?')}", told(step)) for n, step in
               enumerate(history, 1)]  # fmt: skip
     written = ", ".join(f"{name} {number}" for name, number in versions().items())
@@ -252,15 +213,4 @@ def _examples(
 ) -> dict[str, Any] | None:
     if data is None or fold is None or said is None:
         return None
-    place = {name: i for i, name in enumerate(data.classes)}
-    answers = [place.get(model.classes[i], -1) for i in said]
-    found = examples(data, fold.test.tolist(), answers)
-    # The page counts classes as the model does.
-    own = {name: i for i, name in enumerate(model.classes)}
-    by_model = {}
-    for label, kinds in found["classes"].items():
-        for kind in kinds.values():
-            if kind is not None:
-                kind["said"] = own[data.classes[kind["said"]]]
-        by_model[str(own[data.classes[int(label)]])] = kinds
-    return {"row": row} | found | {"classes": by_model}
+    return {"row": row} | examples(data, model.labels(data), fold.test.tolist(), said.tolist())

@@ -15,14 +15,14 @@ from .messages import messages_of
 from .multiplications import multiplications
 from .shares import over_chunks, shares
 
-WHOLE = 10_000  # shares are told in these parts
+FULL_SHARE = 10_000  # shares are told in these parts
 
 
 def shown_network(
     model: GCN, layout: Layout, moments: Sequence[int], basis: str = BASES[0]
 ) -> dict[str, Any]:
-    """``joints`` and ``chunks`` are the shares of each class, in parts that add up to `WHOLE`; in
-    the basis of cosines also ``waves``."""
+    """``joints`` and ``chunks`` are the shares of each class, in parts that add up to `FULL_SHARE`;
+    in the basis of cosines also ``waves``."""
     messages = messages_of(model)
     found = shares(messages, moments)
     in_time = found.sum(1)
@@ -37,13 +37,13 @@ def shown_network(
 
 
 def whole_parts(values: Tensor) -> list[list[int]]:
-    """Rows that add up to one -> rows of whole parts that add up to `WHOLE`, as near as can be.
+    """Rows that add up to one -> rows of whole numbers that add up to `FULL_SHARE`, as near as can.
 
     >>> import torch
     >>> whole_parts(torch.tensor([[1 / 3, 1 / 3, 1 / 3], [0.0, 0.0, 0.0]]))
     [[3334, 3333, 3333], [0, 0, 0]]
     """
-    scaled = values.double() * WHOLE
+    scaled = values.double() * FULL_SHARE
     whole = scaled.floor()
     left = (scaled.sum(1) - whole.sum(1)).round().long()
     ranked = (scaled - whole).argsort(dim=1, descending=True, stable=True).argsort(dim=1)

@@ -164,7 +164,8 @@ def _examples(folder: Folder, data: Skeletons | None, chosen: str | None) -> dic
     record = folder.records.get(f"{chosen}/seed-0/fold-0", {})
     if data is None or "said" not in record:
         return None
-    return {"row": chosen} | examples(data, data.folds[0].test.tolist(), record["said"])
+    tested = data.folds[0].test.tolist()
+    return {"row": chosen} | examples(data, data.labels, tested, record["said"])
 
 
 def _missing(

@@ -1,0 +1,88 @@
+"""The command that makes a model again: it says whatever the command would not do by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.paper.waves import waves
+from trellis.report.history import commands
+from trellis.report.model import Models, model_report
+from trellis.skeleton import Recogniser
+from trellis.skeleton.shrink import course_named
+
+
+def told(tmp_path: Path, step: dict[str, Any], *, body: bool, **options: Any) -> dict[str, Any]:
+    """The page of a model of joints that say, or do not, which way a body faces."""
+    data = waves()
+    layout = dataclasses.replace(data.layout, body=(0, 1, 2, 3) if body else None)
+    data = dataclasses.replace(data, layout=layout)
+    model = Recogniser.fresh(data, data.folds[0], **options)
+    return model_report(Models(tmp_path, model.after(source="x", **step)), None, None)
+
+
+def option(line: str, name: str) -> str | None:
+    words = shlex.split(line)
+    return words[words.index(name) + 1] if name in words else None
+
+
+SHRINK = {"step": "shrink", "kept": 9, "recipe": {"name": "shrink quick"}}
+
+
+@pytest.mark.parametrize(
+    ("body", "frame"), [(False, "camera"), (True, "camera"), (True, "body")]
+)  # fmt: skip
+@pytest.mark.parametrize("basis", ["chunks", "cosines"])
+def test_it_names_frame_and_basis_where_they_are_not_the_commands_own(
+    tmp_path: Path, body: bool, frame: str, basis: str
+) -> None:
+    options: dict[str, Any] = {"body": body, "frame": frame, "basis": basis}
+    trained = told(tmp_path, {"step": "train"}, **options)
+    assert option(trained["command"], "--frame") == (None if frame == "camera" else frame)
+    assert option(trained["command"], "--basis") == (None if basis == "chunks" else basis)
+    shrunk = told(tmp_path, SHRINK, **options)
+    own = "body" if body else "camera"
+    assert option(shrunk["command"], "--frame") == (None if frame == own else frame)
+    assert option(shrunk["command"], "--basis") == (None if basis == "cosines" else basis)
+    for page in (trained, shrunk):
+        seen = dict(page["facts"])["What it sees"]
+        assert f"the basis of {basis}" in seen and f"the frame of the {frame}" in seen
+
+
+@pytest.mark.parametrize("teachers", [0, 1, 4])
+def test_it_names_teachers(tmp_path: Path, teachers: int) -> None:
+    course = course_named("quick", teachers=teachers).to_dict()
+    page = told(tmp_path, SHRINK | {"course": course}, body=False, basis="cosines")
+    assert option(page["command"], "--teachers") == (str(teachers) if teachers else None)
+    by = {0: "labels alone", 1: "1 dense network and", 4: "4 dense networks and"}
+    assert dict(page["facts"])["Taught by"].startswith(by[teachers])
+
+
+@pytest.mark.parametrize(
+    ("step", "options", "words"),
+    [
+        ({}, {}, ""),
+        ({"precision": "tf32"}, {}, "--precision tf32"),
+        ({"augmentation": {"turn": 0.1}}, {}, "--augment"),
+        ({}, {"edges": "limit"}, "--bones limit"),
+        ({}, {"edges": "fixed"}, "--bones fixed"),
+    ],
+)
+def test_it_names_what_else_was_chosen(
+    tmp_path: Path, step: dict[str, Any], options: dict[str, Any], words: str
+) -> None:
+    if options:
+        options = options | {"adjacency": waves().layout.adjacency()}
+    page = told(tmp_path, {"step": "train"} | step, body=False, **options)
+    assert page["command"] == " ".join(["trellis train x", *words.split(), "--out dense"])
+
+
+def test_the_dense_network_of_a_course_is_made_by_the_course() -> None:
+    step = {"step": "train", "source": "x", "recipe": {"name": "shrink quick"}, "length": 0.5,
+            "augmentation": {"turn": 0.1}}  # fmt: skip
+    [line] = commands([step], {"basis": "cosines", "frame": "camera"})
+    assert line == "trellis shrink --data x --sparsity 0.5 --course quick --length 0.5"
