@@ -16,6 +16,9 @@ import trellis
 
 REQUIRED = inspect.Parameter.empty
 
+SHIPPED: dict[str, Any] = {"model": REQUIRED, "example_inputs": REQUIRED}
+SOURCES: dict[str, Any] = {"values": "fp32", "data": None, "classes": None, "recording": None}
+
 SIGNATURES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "audit": (trellis.audit, {"model": REQUIRED, "example_inputs": None}),
     "trace": (trellis.trace, {"model": REQUIRED, "example_inputs": None}),
@@ -23,6 +26,29 @@ SIGNATURES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Masks.load": (trellis.Masks.load, {"path": REQUIRED}),
     "save": (trellis.save, {"model": REQUIRED, "folder": REQUIRED, "notes": None}),
     "load": (trellis.load, {"folder": REQUIRED, "into": None}),
+    "rule": (trellis.rule, {"ops": REQUIRED}),
+    "compact": (trellis.compact, {"model": REQUIRED, "example_inputs": None}),
+    "export_onnx": (trellis.export_onnx, SHIPPED | {"path": REQUIRED, "notes": None}),
+    "export_c": (trellis.export_c, SHIPPED | {"folder": REQUIRED} | SOURCES),
+    "export_wasm": (
+        trellis.export_wasm,
+        SHIPPED
+        | {"folder": REQUIRED}
+        | SOURCES
+        | {"scene": None, "title": "A pruned network in the browser"},
+    ),
+    "Runtime": (trellis.Runtime, {"path": REQUIRED}),
+    "Runtime.predict": (trellis.Runtime.predict, {"self": REQUIRED, "inputs": REQUIRED}),
+    "skeleton.load": (
+        trellis.skeleton.load,
+        {"source": REQUIRED, "protocol": None, "skip_bad": False, "progress": False},
+    ),
+    "Pruner.step": (trellis.Pruner.step, {"self": REQUIRED}),
+    "Pruner.state_dict": (trellis.Pruner.state_dict, {"self": REQUIRED}),
+    "Pruner.load_state_dict": (
+        trellis.Pruner.load_state_dict,
+        {"self": REQUIRED, "state": REQUIRED},
+    ),
     "GCN": (
         trellis.skeleton.GCN,
         {
@@ -86,17 +112,31 @@ def test_names_and_defaults(name: str) -> None:
     assert {n: p.default for n, p in found.items()} == expected
 
 
-def test_options_of_prune_go_by_name() -> None:
-    found = inspect.signature(trellis.prune).parameters
-    by_place = [n for n, p in found.items() if p.kind is not inspect.Parameter.KEYWORD_ONLY]
-    assert by_place == ["model", "example_inputs"]
+BY_PLACE = {
+    "prune": ["model", "example_inputs"],
+    "Pruner": ["model", "example_inputs"],
+    "compact": ["model", "example_inputs"],
+    "export_onnx": ["model", "example_inputs", "path"],
+    "export_c": ["model", "example_inputs", "folder"],
+    "export_wasm": ["model", "example_inputs", "folder"],
+    "skeleton.load": ["source"],
+}
+
+
+@pytest.mark.parametrize("name", BY_PLACE)
+def test_options_go_by_name(name: str) -> None:
+    found = inspect.signature(SIGNATURES[name][0]).parameters
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    assert [n for n, p in found.items() if p.kind in kinds] == BY_PLACE[name]
 
 
 def test_the_public_face_is_documented_and_complete() -> None:
     for name in trellis.__all__:
         assert inspect.getdoc(getattr(trellis, name)), name
     wanted = {"Masks", "TrellisError", "audit", "masks_of", "prune", "rule", "trace"}
-    assert wanted | {"Pruner", "Schedule", "load", "save", "skeleton"} <= set(trellis.__all__)
+    wanted |= {"Pruner", "Schedule", "load", "save", "skeleton"}
+    wanted |= {"Runtime", "compact", "export_c", "export_onnx", "export_wasm"}
+    assert wanted <= set(trellis.__all__)
 
 
 def test_whoever_only_prunes_does_not_wait_for_skeletons() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils import prune as torch_prune
 
 import trellis
-from tests.zoo import ZOO
+from tests.zoo import ZOO, bare
 from tests.zoo.graph import gcn
 from tests.zoo.plain import lenet, mlp
 from trellis import Masks, audit
@@ -205,6 +205,9 @@ def without_biases() -> dict[str, Callable[[], tuple[nn.Module, tuple[Tensor, ..
         "gcn": lambda: gcn(4, 3, 3, 2, 4, blocks=2),
         "swiglu": ZOO["swiglu"],
         "product": ZOO["product"],
+        "residual": bare.residual,
+        "unet": bare.unet,
+        "concatenating": bare.concatenating,
     }
 
 

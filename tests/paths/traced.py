@@ -2,8 +2,8 @@
 
 import re
 from functools import cache
-from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -22,17 +22,24 @@ def shapes(net: Trellis) -> dict[str, Tensor]:
     return {name: torch.empty(shape) for name, shape in net.connections.items()}
 
 
-def prune_hard(net: Trellis, sparsity: float, **options: Any) -> Masks:
-    """Prune at ``sparsity``; where that is too much, to the budget that the error says works."""
+def prune_exactly(net: Trellis, thousandths: int) -> Masks:
+    """Prune to so many thousandths of the connections, and not one less."""
+    masks = prune(net, sparsity=1 - thousandths / 1000)
+    assert masks.kept == masks.budget == net.total * thousandths // 1000
+    return masks
+
+
+def prune_least(net: Trellis, thousandths: int) -> Masks:
+    """Where so few thousandths are too few for any network, an error says so; then to the budget
+    that it says works."""
+    with pytest.raises(TrellisError) as caught:
+        prune(net, sparsity=1 - thousandths / 1000)
+    if "keep at least 1" not in str(caught.value):
+        return prune(net, keep=named(caught.value))
     try:
-        return prune(net, sparsity=sparsity, **options)
+        return prune(net, keep=1)
     except TrellisError as error:
-        if "keep at least 1" not in str(error):
-            return prune(net, keep=named(error), **options)
-    try:
-        return prune(net, keep=1, **options)
-    except TrellisError as error:
-        return prune(net, keep=named(error), **options)
+        return prune(net, keep=named(error))
 
 
 def named(error: TrellisError) -> int:

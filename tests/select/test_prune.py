@@ -1,6 +1,7 @@
 """Exactly the budget, every kept connection live, every output reached."""
 
 import re
+from functools import cache
 from typing import Any
 
 import pytest
@@ -9,8 +10,8 @@ from torch import Tensor, nn
 
 from tests.masks.models import weight
 from tests.oracle.brute import consistent, feasible_budgets, outputs_reached
-from tests.oracle.network import Network, as_set
-from tests.oracle.networks import random_network
+from tests.oracle.network import as_set
+from tests.oracle.networks import KINDS, random_network
 from tests.zoo import ZOO
 from trellis import Masks, Trellis, TrellisError, audit, prune, trace
 
@@ -29,6 +30,10 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 
+WALKS = ("chains", "chains_stochastic", "phew")
+BRANCHING = tuple(kind for kind in KINDS if kind not in ("mlp", "convolutional", "gcn"))
+
+
 def options(name: str) -> dict[str, Any]:
     return {"method": name} | METHODS[name]
 
@@ -39,32 +44,45 @@ def works(error: TrellisError) -> int:
     return int(found[1])
 
 
-def check_every_budget(network: Network, chosen: dict[str, Any], cover: bool) -> None:
-    """Exact wherever an exact network exists; else the most below; else an error that helps."""
+@cache
+def feasible(kind: str, seed: int, cover: bool) -> set[int]:
+    return feasible_budgets(random_network(seed, kind, largest=11).graph, cover)
+
+
+def check_every_budget(kind: str, seed: int, method: str, cover: bool) -> None:
+    """Exact wherever an exact network exists; else the most below; else an error that helps.
+
+    Only where walks find no layers one after another may they refuse, and say what does not.
+    """
+    network = random_network(seed, kind, largest=11)
     net = trace(network.model, network.inputs)
-    feasible = feasible_budgets(network.graph, cover)
-    everything = network.graph.connections()
-    wanted = outputs_reached(network.graph, everything) if cover else set()
-    for budget in range(1, len(everything) + 1):
+    possible = feasible(kind, seed, cover)
+    wanted = outputs_reached(network.graph, network.graph.connections()) if cover else set()
+    for budget in range(1, net.total + 1):
         try:
-            masks = prune(unmasked(net), keep=budget, cover_outputs=cover, **chosen)
+            masks = prune(unmasked(net), keep=budget, cover_outputs=cover, **options(method))
         except TrellisError as error:
-            assert budget not in feasible, (budget, feasible, str(error))
-            assert works(error) in feasible and works(error) > budget
+            if kind in BRANCHING and method in WALKS and 'method="viterbi"' in str(error):
+                continue
+            assert budget < min(possible, default=net.total + 1), (budget, possible, str(error))
+            assert works(error) in possible if possible else "disconnected" in str(error)
             continue
         kept = as_set(masks)
         assert masks.kept == len(kept) and masks.budget == budget
-        assert len(kept) == budget if budget in feasible else len(kept) < budget
+        assert len(kept) == max(found for found in possible if found <= budget)
         assert consistent(network.graph, kept)
         assert wanted <= outputs_reached(network.graph, kept)
 
 
 @pytest.mark.parametrize("cover", [True, False])
-@pytest.mark.parametrize("kind", ["mlp", "gcn"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", METHODS)
 def test_exact_at_every_feasible_budget(method: str, kind: str, cover: bool) -> None:
-    for seed in range(2 if method == "synflow" else 6):
-        check_every_budget(random_network(seed, kind, largest=11), options(method), cover)
+    """On dense networks and the GCN this is promised. Elsewhere it is not, and which budgets are
+    feasible is hard to say; on networks as small as these the search finds them all the same."""
+    seeds = (0, 1, 2, 3) if kind in ("mlp", "gcn") else (3, 19)
+    for seed in seeds[-1:] if method == "synflow" else seeds:
+        check_every_budget(kind, seed, method, cover)
 
 
 def sound(net: Trellis, masks: Masks, budget: int) -> None:
@@ -103,10 +121,7 @@ def test_every_budget_of_one_mlp(method: str) -> None:
 def test_real_architectures(name: str, sparsity: float) -> None:
     model, inputs = ZOO[name]()
     net = trace(model, inputs)
-    try:
-        masks = prune(net, sparsity=sparsity)
-    except TrellisError as error:
-        masks = prune(net, keep=works(error))
+    masks = prune(net, sparsity=sparsity)
     report = audit(net)
     assert report.live_fraction == 1.0 and report.outputs_reached == report.outputs
     assert report.kept == masks.kept == masks.budget
@@ -120,6 +135,16 @@ def test_without_cover_all_that_is_kept_is_still_live(method: str) -> None:
     report = audit(net)
     assert (masks.kept, report.live_fraction) == (6, 1.0)
     assert report.outputs_reached < report.outputs
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_where_no_path_leads_through_there_is_nothing_to_keep(method: str) -> None:
+    """The second kernel reads nothing but padding."""
+    model = nn.Sequential(
+        nn.Conv2d(1, 2, 1, bias=False), nn.Conv2d(2, 1, 1, padding=1, stride=3, bias=False)
+    )
+    with pytest.raises(TrellisError, match="disconnected"):
+        prune(model, torch.zeros(1, 1, 1, 1), keep=2, **options(method))
 
 
 def test_padding_taps_are_never_kept() -> None:

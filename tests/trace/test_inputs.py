@@ -1,5 +1,6 @@
 """Whatever is passed in: the right answer, or an error that says what to do."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -72,6 +73,15 @@ class Meta(nn.Module):
             return dense()
 
 
+class HalfMeta(nn.Module):
+    """The first layer has values, the second none yet."""
+
+    def __new__(cls) -> Any:
+        model = dense()
+        model[2] = nn.Linear(5, 3, device="meta")
+        return model
+
+
 class Scalar(nn.Module):
     """Returns a number, not a tensor."""
 
@@ -103,6 +113,7 @@ NONSENSE: dict[str, tuple[Callable[[], Any], Any, str]] = {
     "no_inputs": (dense, (), "cannot trace"),
     "string": (dense, "zeros", "cannot trace|tensor"),
     "meta": (Meta, torch.zeros(1, 4), "meta device"),
+    "half_meta": (HalfMeta, torch.zeros(1, 4), "'2.weight' .*is on the meta device"),
     "lazy": (lambda: nn.LazyLinear(3), torch.zeros(1, 4), "LazyLinear|lazy|uninitialized"),
     "no_module": (lambda: "model", torch.zeros(1, 4), "expected a torch.nn.Module.*'model'"),
     "function": (lambda: torch.relu, torch.zeros(1, 4), "expected a torch.nn.Module"),
@@ -156,6 +167,20 @@ def test_any_floating_type(dtype: torch.dtype) -> None:
     assert masks.kept == 6 and audit(model, torch.zeros(1, 4)).live_fraction == 1.0
     assert {p.dtype for p in model.parameters()} == {dtype}
     assert model(torch.zeros(1, 4, dtype=dtype)).dtype == dtype
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_weight_that_is_not_finite_is_not_zero_and_so_kept(bad: float) -> None:
+    torch.manual_seed(1)
+    model = dense()
+    with torch.no_grad():
+        model.get_parameter("0.weight")[2:] = 0
+        model.get_parameter("0.weight")[0, 1] = bad  # on a path, as what stood there was
+        model.get_parameter("2.weight")[1, 4] = bad  # behind a unit that nothing reaches
+    report = audit(model, torch.zeros(1, 4))
+    assert report.to_dict() == expected()
+    assert bool(report.live_masks["0.weight"][0, 1])
+    assert not bool(report.live_masks["2.weight"][1, 4])
 
 
 def test_a_model_in_training_mode_is_audited_as_in_eval_and_stays_in_training() -> None:
@@ -231,8 +256,11 @@ def test_an_output_that_no_input_moves_is_not_reached() -> None:
     report = audit(Unmoved(), torch.zeros(1, 4))
     assert (report.outputs, report.outputs_reached) == (5, 2)
     assert [layer.name for layer in report.layers] == ["head.weight"]
-    masks = prune(Unmoved(), torch.zeros(1, 4), keep=3)
-    assert masks.kept == 3 and audit(Unmoved(), torch.zeros(1, 4)).outputs_reached == 2
+    model = Unmoved()
+    masks = prune(model, torch.zeros(1, 4), keep=3)
+    pruned = audit(model, torch.zeros(1, 4))
+    assert masks.kept == pruned.kept == pruned.live == 3
+    assert pruned.outputs_reached == 2
 
 
 class LearnedBias(nn.Module):

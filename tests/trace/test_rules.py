@@ -1,5 +1,6 @@
 """Each rule leads from the units that the operation itself depends on, and from no others."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -188,20 +189,89 @@ def test_a_rule_for_something_else_is_refused() -> None:
         trellis.rule(3)(lambda build, x: x)
 
 
-NOT_TRACED: dict[str, tuple[Any, list[tuple[int, ...]], str]] = {
-    "prod": (lambda x: x.prod(-1), [(1, 3)], "aten.prod"),
-    "cdist": (torch.cdist, [(1, 2, 3), (1, 2, 3)], "cdist"),
-    "diagonal": (lambda x: torch.einsum("bii->bi", x), [(1, 3, 3)], "label repeated"),
-    "dynamic_kernel": (F.conv1d, [(1, 1, 4), (1, 1, 2)], "its kernel a parameter"),
-    "projected": (nn.LSTM(2, 3, proj_size=2), [(3, 1, 2)], "proj_size"),
-    "indices_from_activations": (
-        lambda x: x.gather(1, x.argmax(1, keepdim=True)), [(1, 3)], "gather"),
-    "decision": (lambda x: x if x.sum() > 0 else -x, [(1, 3)], "torch.export cannot trace Op"),
+def decided(x: Tensor) -> Tensor:
+    return x if x.sum() > 0 else -x
+
+
+class Loop(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(int(x.sum())):
+            x = x + 1
+        return x
+
+
+class Outside(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.from_numpy(x.detach().numpy())
+
+
+def inside(part: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 3), nn.Sequential(nn.ReLU(), part))
+
+
+def first(function: Any) -> str:
+    """The first line of a function's body, as a traceback has it."""
+    code = function.__code__
+    return f'File "{code.co_filename}", line {code.co_firstlineno + 1}, in {code.co_name}'
+
+
+IN_TORCH = f'File "{torch.nn.modules.rnn.__file__}", line '  # a model that is nobody's but torch's
+
+# What is traced, the shapes it is given, words of the error, the module it names, and the line.
+NOT_TRACED: dict[str, tuple[Any, list[tuple[int, ...]], str, str, str]] = {
+    "prod": (lambda x: x.prod(-1), [(1, 3)], "'aten.prod", "the model (Op)", first(Op.forward)),
+    "cdist": (
+        torch.cdist, [(1, 2, 3), (1, 2, 3)], "cdist", "the model (Op)", first(Op.forward)),
+    "diagonal": (
+        lambda x: torch.einsum("bii->bi", x), [(1, 3, 3)],
+        "'aten.einsum.default'.* label repeated", "the model (Op)", first(Op.forward)),
+    "dynamic_kernel": (
+        F.conv1d, [(1, 1, 4), (1, 1, 2)],
+        "'aten.conv1d.default'.* its kernel a parameter", "the model (Op)", first(Op.forward)),
+    "projected": (
+        nn.LSTM(2, 3, proj_size=2), [(3, 1, 2)],
+        "'aten.lstm.input'.*proj_size", "the model (LSTM)", IN_TORCH),
+    "places_from_activations": (
+        lambda x: x.gather(1, x.argmax(1, keepdim=True)), [(1, 3)],
+        "'aten.gather.default'.* computed from activations", "the model (Op)", first(Op.forward)),
+    "chosen_by_activations": (
+        inside(Op(lambda x: x[x > 0])), [(1, 3)],
+        "'aten.index.Tensor'.* computed from activations", "module '1.1' (Op)", first(Op.forward)),
+    "decision": (
+        decided, [(1, 3)],
+        "torch.export cannot trace Op .*: Could not guard .* use torch.where",
+        "the model (Op)", first(decided)),
+    "loop": (
+        inside(Loop()), [(1, 3)],
+        "torch.export cannot trace Sequential .* use torch.where",
+        "module '1.1' (Loop)", first(Loop.forward)),
+    "outside_torch": (
+        inside(Outside()), [(1, 3)],
+        r"torch.export cannot trace Sequential .*numpy\(\)",
+        "module '1.1' (Outside)", first(Outside.forward)),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NOT_TRACED)
-def test_what_is_not_traced_is_said(name: str) -> None:
-    function, shapes, words = NOT_TRACED[name]
-    with pytest.raises(TrellisError, match=words):
+def test_what_is_not_traced_is_said_with_its_module_and_line(
+    name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    function, shapes, words, module, line = NOT_TRACED[name]
+    with pytest.raises(TrellisError, match=words) as caught:
         traced(as_module(function), shapes)
+    message = str(caught.value)
+    assert f" in {module}, {line}" in message
+    assert "\n" not in message and len(message) < 700
+    assert capfd.readouterr() == ("", "")  # torch, left alone, prints the graph it has so far
+
+
+class Talks(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        print("hello", file=sys.stderr)
+        return decided(x)
+
+
+def test_what_the_model_prints_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(TrellisError):
+        trellis.trace(Talks(), torch.ones(1, 3))
+    assert capsys.readouterr().err == "hello\n"

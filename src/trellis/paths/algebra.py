@@ -58,6 +58,8 @@ class Boolean:
 
     def reduce(self, x: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
         """Or over ``dims``, which stay with size one."""
+        if not dims:  # to torch, none is all
+            return x
         return as_bytes(x).amax(dim=tuple(dims), keepdim=True).view(torch.bool)
 
     def matmul(self, x: Tensor, w: Tensor) -> Tensor:
@@ -93,7 +95,7 @@ class MaxTimes:
         return a * b
 
     def reduce(self, x: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
-        return x.amax(dim=tuple(dims), keepdim=True)
+        return x.amax(dim=tuple(dims), keepdim=True) if dims else x
 
     def merge(self, x: Tensor, w: Tensor) -> bool:
         rows = x.shape[1]
@@ -125,7 +127,7 @@ class SumTimes:
         uniform = 1
         for d in dims:
             uniform *= sizes[d] if x.shape[d] == 1 else 1
-        return x.sum(dim=tuple(dims), keepdim=True) * uniform
+        return x.sum(dim=tuple(dims), keepdim=True) * uniform if dims else x
 
     def matmul(self, x: Tensor, w: Tensor) -> Tensor:
         return torch.bmm(x, w.mT)

@@ -44,8 +44,11 @@ class Options:
         alpha = self.inverse_alpha
         if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not alpha >= 1:
             raise TrellisError(f"inverse_alpha={alpha!r} must be a number from 1 to infinity")
-        if self.consistent not in (None, True, False):
+        if self.consistent is not None and not isinstance(self.consistent, bool):
             raise TrellisError(f"consistent={self.consistent!r} must be None, True or False")
+        for name in ("row_normalize", "stochastic", "cover_outputs"):
+            if not isinstance(value := getattr(self, name), bool):  # "no" would count as yes
+                raise TrellisError(f"{name}={value!r} must be True or False")
         if self.scope != "global" and self.method not in SPREAD:
             raise TrellisError(
                 f"scope={self.scope!r} goes with method 'magnitude' or 'random'; "

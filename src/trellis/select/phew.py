@@ -69,10 +69,10 @@ class Wander:
     def walks(self, room: int) -> tuple[int, bool]:
         """Walk while walks fit. How many connections are left to take, and whether that is for
         lack of walks that add something."""
-        starts = self.starts()
         fruitless = fruitful = 0
-        while room > 0 and fruitless <= fruitful + PATIENCE:
-            forward, unit = next(starts)
+        for forward, unit in self.starts():  # none where no path leads through
+            if room <= 0 or fruitless > fruitful + PATIENCE:
+                break
             new = {c for c in self.walk(forward, unit) if not self.taken[c]}
             if len(new) > room:
                 return room, False

@@ -37,7 +37,7 @@ def synflow(
     final = {n: torch.zeros_like(s) for n, s in plain.items()}
     for turn in range(1, ROUNDS + 1):
         target = max(round(start * (budget / start) ** (turn / ROUNDS)), budget)
-        scores = path_sum(net, {n: s * kept[n] for n, s in plain.items()})
+        scores = path_sum(net, {n: s * kept[n] for n, s in plain.items()}, work)
         best = Ranking(scores, plain, kept).top(target)
         for name, score in scores.items():
             fallen = kept[name] & ~best[name]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import sys
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
 from typing import Any
 
 import torch
@@ -13,6 +16,7 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from ..errors import TrellisError
+from .failure import first_line, place
 from .registry import RULES, key
 
 _ONE_AT_A_TIME = threading.Lock()  # torch.export keeps what it is doing in global variables
@@ -31,12 +35,8 @@ def export(model: nn.Module, inputs: Sequence[Any], dynamic_shapes: Any = None) 
 def _export(model: nn.Module, inputs: Sequence[Any], dynamic_shapes: Any) -> ExportedProgram:
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
-    # While it exports, torch logs the traceback of an input that does not fit; we raise the
-    # same in one line.
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
-    logged, logger.disabled = not logger.disabled, True
     try:
-        with warnings.catch_warnings(), torch.enable_grad():
+        with _quiet(), warnings.catch_warnings(), torch.enable_grad():
             warnings.simplefilter("ignore")
             return torch.export.export(
                 model, tuple(inputs), dynamic_shapes=dynamic_shapes, strict=False
@@ -44,15 +44,46 @@ def _export(model: nn.Module, inputs: Sequence[Any], dynamic_shapes: Any) -> Exp
     except TrellisError:
         raise
     except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-        hint = " Does it return a cache? Pass use_cache=False." if "Cache" in str(error) else ""
         raise TrellisError(
-            f"torch.export cannot trace {type(model).__name__} with inputs "
-            f"{describe(inputs)}: {type(error).__name__}: {reason[:300]}{hint}"
+            f"torch.export cannot trace {type(model).__name__} with inputs {describe(inputs)}: "
+            f"{type(error).__name__}{place(error, model)}: {_reason(error)}"
         ) from error
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
-        logger.disabled = not logged
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what torch says, and what to do where that is known."""
+    reason = first_line(error)
+    if "data-dependent" in reason:
+        reason = reason.partition(" (unhinted")[0]
+        reason += ". What the model does next depends on the values of a tensor: a trellis is of "
+        reason += "one way through the model, so decide by shapes or use torch.where"
+    return reason + (
+        " Does it return a cache? Pass use_cache=False." if "Cache" in str(error) else ""
+    )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """While it exports, torch logs the traceback of an input that does not fit, and prints the
+    graph that it has so far where it cannot go on; we raise the same in one line."""
+    names = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
+    loggers = [log for log in map(logging.getLogger, names) if not log.disabled]
+    for logger in loggers:
+        logger.disabled = True
+    said, graph = io.StringIO(), ""
+    try:
+        with redirect_stderr(said):
+            yield
+    except Exception as error:
+        graph = str(getattr(error, "partial_fx_graph", ""))
+        raise
+    finally:
+        for logger in loggers:
+            logger.disabled = False
+        rest = said.getvalue().replace(f"{graph}\n", "") if graph else said.getvalue()
+        sys.stderr.write(rest)  # what the model itself has to say
 
 
 def mutates(program: ExportedProgram) -> bool:

@@ -14,6 +14,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from ..errors import TrellisError
 from . import rules as _rules  # noqa: F401  (registers the rules)
 from .builder import Builder
+from .failure import first_line
 from .registry import KEEPS, MOVES, RULES, aten, key
 from .values import Signal, Weight, leaves, replaced
 from .weights import on_weights
@@ -159,7 +160,7 @@ class Interpreter:
         except Exception as error:
             raise TrellisError(
                 f"the rule for {where(node)} failed on {_brief(args)}: "
-                f"{type(error).__name__}: {error}"
+                f"{type(error).__name__}: {first_line(error)}"
             ) from error
 
     def compute(self, node: fx.Node, args: Any, kwargs: dict[str, Any]) -> Any:

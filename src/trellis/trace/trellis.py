@@ -237,8 +237,11 @@ def as_inputs(model: nn.Module, example_inputs: Any) -> tuple[Any, ...]:
     several = isinstance(example_inputs, tuple | list)
     inputs = tuple(example_inputs) if several else (example_inputs,)
     places = {p.device for p in model.parameters()}
-    if any(p.is_meta for p in model.parameters()):
-        raise TrellisError("the model is on the meta device: its weights have no values yet")
+    absent = next((name for name, p in model.named_parameters() if p.is_meta), None)
+    if absent is not None:
+        raise TrellisError(
+            f"{absent!r} of {type(model).__name__} is on the meta device: it has no values yet"
+        )
     empty = [x for x in inputs if isinstance(x, Tensor) and x.numel() == 0]
     if empty:
         raise TrellisError(f"an example input is empty: {describe(inputs)}")

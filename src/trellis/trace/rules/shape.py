@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...errors import TrellisError
 from ..builder import Builder
 from ..einsum import as_shape
 from ..registry import KEEPS, MOVES, aten, rules_for
-from ..values import Signal
+from ..values import Signal, Weight, leaves
 from .arithmetic import as_signal
 
 MOVES.update(
@@ -190,6 +191,11 @@ def move_generic(op: Any) -> Any:
     """A rule for any pure data movement: run it on the places themselves."""
 
     def rule(build: Builder, x: Signal, *args: Any, **kwargs: Any) -> Any:
+        if any(isinstance(v, Signal | Weight) for v in leaves([args, kwargs])):
+            raise TrellisError(
+                "places that are computed from activations or parameters are not traced: which "
+                "unit is read must not depend on values"
+            )
         # Counted from one, so that a zero that is padded in is place −1: nothing.
         places = torch.arange(1, math.prod(x.shape) + 1).reshape(x.shape)
         moved = op(places.double() if op in FLOATING else places, *args, **kwargs)
