@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from safetensors import SafetensorError
+
 from trellis.errors import TrellisError
 
 
@@ -42,9 +44,10 @@ def replacing(*paths: Path) -> Iterator[list[Path]]:
                 os.fsync(file.fileno())
         for draft, path in zip(drafts, paths, strict=True):
             os.replace(draft, path)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:  # safetensors tells a full disk by its own
         where = " and ".join(repr(str(path)) for path in paths)
-        raise TrellisError(f"cannot write {where}: {error.strerror or error}") from error
+        why = getattr(error, "strerror", None) or error
+        raise TrellisError(f"cannot write {where}: {why}") from error
     finally:
         for draft in drafts:
             draft.unlink(missing_ok=True)

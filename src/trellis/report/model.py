@@ -48,7 +48,7 @@ def models_in(path: Path, dense: Path | None = None) -> Models:
     if not is_saved(inner):
         raise TrellisError(
             f"{str(path)!r} holds neither a run nor a model: give what `trellis reproduce`, "
-            "`train`, `prune` or `tune` wrote"
+            "`shrink`, `train`, `prune` or `tune` wrote"
         )
     beside = path / DENSE if dense is None else dense
     found = Recogniser.load(beside) if dense is not None or is_saved(beside) else None
