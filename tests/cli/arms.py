@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,3 +25,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ("train", f"npz:{folder / 'arms.npz'}", "--out", str(folder / "arms"), "--epochs", "80")
     assert main([*words, *SMALL]) == 0
     return folder
+
+
+def contents(folder: Path) -> dict[str, Any]:
+    """All that a model's folder holds but how long it took."""
+    described = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+    for step in described["notes"]["recogniser"]["history"]:
+        step.pop("seconds", None)
+    others = {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "model.json"}
+    return {"model.json": described} | others

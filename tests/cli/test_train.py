@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,9 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 
 import trellis
-from tests.cli.arms import SMALL, SOURCE
+from tests.cli.arms import SMALL, SOURCE, contents
 from tests.cli.conftest import Run
 from tests.skeleton.moving import arms, write_npz
 from trellis.skeleton import Recogniser, evaluated, fit, load
@@ -43,6 +45,9 @@ def test_the_folder_holds_what_fit_gives(run: Run, tmp_path: Path) -> None:
         assert torch.equal(saved.model.state_dict()[name], weight)
     top1 = evaluated(saved, data, fold.test).top1
     assert saved.history[0]["metrics"]["top1"] == top1
+    spent = (saved.history[0]["hardware"], expected.history[0]["hardware"])
+    assert spent[0] == spent[1] != "" and saved.history[0]["seconds"] >= 0
+    assert spent[0] in ran.out
     for text in ("top-1", "mean-class", "training", "36 + 12", "wrote m", "one seed (5)"):
         assert text in ran.out
     assert ran.err == ""
@@ -110,12 +115,15 @@ def test_killed_and_called_again_it_ends_with_the_same_model(
     assert run("train", *words, "--out", "whole").status == 0
     killed(tmp_path, "train", *words, "--out", "m")
     assert not (tmp_path / "m/model.json").exists()
+    with safe_open(tmp_path / "m/.checkpoint.safetensors", framework="pt") as file:
+        before = json.loads(file.metadata()["trellis.checkpoint"])["seconds"]
     ran = run("train", *words, "--out", "m", "--json")
     assert ran.status == 0, ran.err
     assert ran.json["resumed"]
     assert sorted(os.listdir(tmp_path / "m")) == FILES
-    for file in FILES:
-        assert (tmp_path / "m" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+    assert contents(tmp_path / "m") == contents(tmp_path / "whole")
+    # What came before it was killed is part of its time, which is told to a tenth.
+    assert 0 < before < Recogniser.load("m").history[-1]["seconds"] + 0.05
 
 
 def test_other_arguments_do_not_go_on_where_these_stopped(

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 import trellis
-from tests.cli.arms import trained  # noqa: F401  (a fixture)
+from tests.cli.arms import contents, trained  # noqa: F401  (a fixture)
 from tests.cli.conftest import Run
-from tests.cli.test_train import FILES, killed
+from tests.cli.test_train import killed
 from trellis.skeleton import Recogniser
 
 X = torch.zeros(1, 4, 18)
@@ -60,8 +60,7 @@ def test_killed_and_called_again(run: Run, arms: Path) -> None:
     assert run("tune", *words, "--out", "whole").status == 0
     killed(arms, "tune", *words, "--out", "tuned")
     assert run("tune", *words, "--out", "tuned", "--json").json["resumed"]
-    for file in FILES:
-        assert (arms / "tuned" / file).read_bytes() == (arms / "whole" / file).read_bytes()
+    assert contents(arms / "tuned") == contents(arms / "whole")
 
 
 def test_a_dense_model_is_trained_further(run: Run, arms: Path) -> None:

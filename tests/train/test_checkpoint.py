@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -176,3 +178,31 @@ def test_damaged_checkpoints_are_one_error(tmp_path: Path) -> None:
         path.write_bytes(content.replace(old, new))
         with pytest.raises(TrellisError, match="checkpoint"):
             read_checkpoint(path, begun)
+
+
+def test_its_time_adds_up_over_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that goes on by one second each time it is looked at: what was done before the last
+    checkpoint counts, what was lost with the kill does not."""
+    clock = itertools.count()
+    monkeypatch.setattr("trellis.train.checkpoint.time.monotonic", lambda: float(next(clock)))
+    path = tmp_path / "checkpoint"
+    whole = run(training(RECIPES["cosine"]), path, every=0)
+    assert whole > 9 * 2  # epochs, and how often the clock is looked at in each, at least
+    assert run(training(RECIPES["cosine"]), path, every=0) == pytest.approx(whole, abs=2)  # done
+    path.unlink()
+    with pytest.raises(Killed):
+        run(training(RECIPES["cosine"]), path, every=0, watch=kill_after(4))
+    assert run(training(RECIPES["cosine"]), path, every=0) == pytest.approx(whole, abs=2)
+
+
+def test_a_checkpoint_of_old_that_tells_no_time_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    write_checkpoint(path, training(RECIPES["cosine"]))
+    with safetensors.safe_open(path, framework="pt") as file:
+        header = json.loads(file.metadata()["trellis.checkpoint"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    for seconds in (None, "long", -1, float("inf")):
+        header["seconds"] = seconds
+        safetensors.torch.save_file(tensors, path, {"trellis.checkpoint": json.dumps(header)})
+        assert run(training(RECIPES["cosine"]), path, every=1e9) >= 0
+        path.unlink()

@@ -15,10 +15,10 @@ from trellis.cli.reproduce import cores, live_bar, show_table
 from trellis.cli.tables import console
 from trellis.paper import Settings, plan_of, reproduce, stored
 from trellis.paper.recordings import describe
-from trellis.paper.versions import versions
 from trellis.report.run import run_report
 from trellis.skeleton import Skeletons
 from trellis.train import RECIPES
+from trellis.train.provenance import versions
 
 SETTINGS = Settings(
     "table2",

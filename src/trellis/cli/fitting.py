@@ -17,6 +17,7 @@ from trellis.lock import locked
 from trellis.saved.folder import DESCRIPTION, TENSORS, is_saved
 from trellis.skeleton import Recogniser, Skeletons
 from trellis.train import Recipe, recipe_named
+from trellis.train.provenance import in_words
 
 arg = tyro.conf.arg
 CHECKPOINT = ".checkpoint.safetensors"
@@ -128,7 +129,7 @@ def print_result(
         f"top-1 and mean-class on the {counts['test']:,} test recordings, training on the "
         f"{counts['train']:,} it was trained on; one seed ({step['seed']}).",
         f"recipe {recipe['name']}, {recipe['epochs']:,} epoch{'s' * (recipe['epochs'] != 1)}, "
-        f"{step['precision']} on {step['device']}",
+        f"{step['precision']}: {in_words(step['seconds'])} on {step['hardware']}",
     ]
     if len(data.folds) > 1:
         lines.append(f"this is one fold of {len(data.folds)}; choose another with --fold")

@@ -25,8 +25,8 @@ from torch import Tensor
 from ..errors import TrellisError
 from ..files import remove_drafts, replacing
 from ..lock import locked
+from ..train.provenance import versions
 from .settings import Data, Settings
-from .versions import versions
 
 Record = dict[str, Any]  # a finished cell, as its line in cells.jsonl
 FORMAT = 1

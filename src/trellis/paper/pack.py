@@ -42,28 +42,43 @@ def packed(
     return found
 
 
-def unpacked(
+def kept_of(
     path: Path, row: str, shapes: Mapping[str, tuple[int, ...]]
-) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
-    """Weights and masks of a row's network in full; None where the file does not hold it."""
+) -> dict[str, tuple[Tensor, Tensor]] | None:
+    """Places and values that a row's network keeps, by name; None where the file has none of it."""
     try:
         with safe_open(path, framework="pt") as file:
             if f"{row}/{next(iter(shapes))}/places" not in file.keys():  # noqa: SIM118
                 return None
             stored = {
-                name: [file.get_tensor(f"{row}/{name}/{part}") for part in ("places", "values")]
+                name: (
+                    file.get_tensor(f"{row}/{name}/places"),
+                    file.get_tensor(f"{row}/{name}/values"),
+                )
                 for name in shapes
             }
     except FileNotFoundError:
         return None
     except (OSError, SafetensorError) as error:
         raise _damaged(path, str(error)) from None
-    weights, masks = {}, {}
     for name, (places, values) in stored.items():
         size = math.prod(shapes[name])
         fits = places.ndim == 1 and places.shape == values.shape and places.dtype == torch.int32
         if not fits or (len(places) and not 0 <= int(places.min()) <= int(places.max()) < size):
             raise _damaged(path, f"{name!r} has places that are not in the network")
+    return stored
+
+
+def unpacked(
+    path: Path, row: str, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
+    """Weights and masks of a row's network in full; None where the file does not hold it."""
+    stored = kept_of(path, row, shapes)
+    if stored is None:
+        return None
+    weights, masks = {}, {}
+    for name, (places, values) in stored.items():
+        size = math.prod(shapes[name])
         weight, mask = torch.zeros(size), torch.zeros(size, dtype=torch.bool)
         weight[places.long()], mask[places.long()] = values.float(), True
         weights[name], masks[name] = weight.reshape(shapes[name]), mask.reshape(shapes[name])

@@ -14,6 +14,7 @@ from torch import Tensor
 from ..errors import TrellisError
 from ..skeleton import Evaluation
 from ..train import Training, forward_of, predictions, stack
+from ..train.provenance import hardware
 from ..train.stacked import Weights
 from .folder import Folder, Record
 from .network import architecture_of
@@ -22,7 +23,6 @@ from .plan import Cell, Plan, Stack
 from .progress import Progress, Watch
 from .pruning import Job, Selection, read_network
 from .recordings import Split
-from .versions import hardware
 from .workers import Begin
 
 _PAUSE = 0.25  # seconds between reports: looking at a loss makes a GPU wait

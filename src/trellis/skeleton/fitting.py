@@ -14,6 +14,7 @@ from ..masks import Masks, masks_of, weights_hash
 from ..masks.slots import named_slots
 from ..train import Forward, Recipe, Training, forward_of, run, stack, unstack
 from ..train.batches import Feed
+from ..train.provenance import hardware, versions
 from .augmentation import Augmentation, Augmenter
 from .channels import Channels
 from .evaluation import Evaluation
@@ -76,7 +77,7 @@ def fit(
             precision=precision,
             feed=feed_of(recogniser, augmentation, [seed], device),
         )
-        run(training, checkpoint, about=same, watch=watch)
+        seconds = run(training, checkpoint, about=same, watch=watch)
         unstack(training.weights, [model])
         model.to("cpu")
     finally:
@@ -96,6 +97,9 @@ def fit(
         seed=seed,
         precision=precision,
         device=torch.device(device).type,
+        hardware=hardware(torch.device(device)),
+        versions=versions(),
+        seconds=round(seconds, 1),
         metrics=metrics(recogniser, data, fold),
         **(about or {}),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -34,8 +35,9 @@ def run(
     about: Mapping[str, Any] | None = None,
     every: float | None = None,
     watch: Callable[[Training], None] | None = None,
-) -> None:
-    """Train to the end, from ``checkpoint`` where there is one, writing one now and then.
+) -> float:
+    """Train to the end, from ``checkpoint`` where there is one, writing one now and then. Returns
+    how many seconds it took, those before the checkpoint among them.
 
     On one device the result is the same, bit for bit, however often this is stopped and called
     again. ``about`` is whatever else must be the same for that (the data's name, the weights
@@ -48,23 +50,26 @@ def run(
     >>> x, y = torch.eye(2), torch.arange(2)
     >>> training = Training(forward_of(model), stack([model]), x, y, recipe, seeds=[0])
     >>> seen = []
-    >>> run(training, watch=lambda training: seen.append(training.epochs_done))
+    >>> run(training, watch=lambda training: seen.append(training.epochs_done)) > 0
+    True
     >>> seen
     [1, 2, 3, 4, 5]
     """
     # Once: it looks at every recording.
     settings = {} if checkpoint is None else _settings(training, about)
+    before = 0.0
     if checkpoint is not None and checkpoint.exists():
-        _read(checkpoint, training, settings)
-    last = time.monotonic()
+        before = _read(checkpoint, training, settings)
+    began = last = time.monotonic()
     while not training.done:
         training.epoch()
         if watch is not None:
             watch(training)
         late = time.monotonic() - last >= (EVERY if every is None else every)
         if checkpoint is not None and (late or training.done):
-            _write(checkpoint, training, settings)
+            _write(checkpoint, training, settings, before + time.monotonic() - began)
             last = time.monotonic()
+    return before + time.monotonic() - began
 
 
 def write_checkpoint(
@@ -85,14 +90,20 @@ def remove_checkpoint(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _write(path: Path, training: Training, settings: dict[str, Any]) -> None:
-    header = {"version": VERSION, "epochs_done": training.epochs_done, "settings": settings}
+def _write(path: Path, training: Training, settings: dict[str, Any], seconds: float = 0.0) -> None:
+    header = {
+        "version": VERSION,
+        "epochs_done": training.epochs_done,
+        "seconds": round(seconds, 3),
+        "settings": settings,
+    }
     tensors = {name: t.detach().cpu().clone() for name, t in training.tensors().items()}
     with replacing(path) as [draft]:
         safetensors.torch.save_file(tensors, draft, metadata={HEADER: json.dumps(header)})
 
 
-def _read(path: Path, training: Training, settings: dict[str, Any]) -> None:
+def _read(path: Path, training: Training, settings: dict[str, Any]) -> float:
+    """Returns the seconds that it had taken up to there; 0 where an older version did not say."""
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             header = _header(path, file.metadata() or {})
@@ -108,6 +119,9 @@ def _read(path: Path, training: Training, settings: dict[str, Any]) -> None:
         if name in own and own[name].dtype != tensor.dtype:
             raise _damaged(path, f"{name!r} is {tensor.dtype}, not {own[name].dtype}")
     training.restore(tensors, header["epochs_done"])
+    seconds = header.get("seconds", 0.0)
+    sound = isinstance(seconds, int | float) and 0 <= seconds < math.inf
+    return float(seconds) if sound else 0.0
 
 
 def _settings(training: Training, about: Mapping[str, Any] | None) -> dict[str, Any]:

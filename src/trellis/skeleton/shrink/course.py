@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import TrellisError
 from ...train import Recipe
+from ...train.batches import batch_count
 from ..augmentation import Augmentation
 from ..choosing import METHODS
 from ..layout import Layout
 
+_USUAL = 600  # the recordings of a set that a recipe's epochs are meant for
+_FEWEST = 40  # epochs that a phase has, however many recordings there are
+_PHASES = ("epochs", "prune_epochs", "prune_every", "tune_epochs")
+
 
 @dataclass(frozen=True)
 class Course:
-    """Train, prune gradually, tune: three phases of one ``recipe``.
+    """Train, prune gradually, tune: three phases of one ``recipe``, whose epochs are those of a set
+    of 600 recordings. Sets of other sizes take as many steps (`suited`).
 
     A dense network is trained, then pruned while it trains on: along ``curve``
     (`trellis.Schedule`), by ``method``, what a connection is worth being its magnitude times its
@@ -56,6 +63,34 @@ class Course:
         """How many dense networks are trained."""
         return max(self.teachers, 1)
 
+    def suited(self, recordings: int) -> Course:
+        """As many steps for ``recordings`` as for 600: a network takes as long to learn from few.
+        But no phase sees every recording fewer than 40 times, unless the recipe's own does.
+
+        >>> [course_named("default").suited(n).recipe.epochs for n in (60, 600, 6000, 60000)]
+        [2000, 400, 43, 40]
+        """
+        recipe = self.recipe
+        factor = batch_count(_USUAL, recipe.batch) / batch_count(recordings, recipe.batch)
+        epochs = {name: getattr(recipe, name) for name in _PHASES}
+        for name in ("epochs", "prune_epochs", "tune_epochs"):
+            least = min(_FEWEST, epochs[name])
+            epochs[name] = max(round(epochs[name] * factor), least)
+        often = recipe.prune_epochs / recipe.prune_every
+        epochs["prune_every"] = max(round(epochs["prune_epochs"] / often), 1)
+        return dataclasses.replace(self, recipe=dataclasses.replace(recipe, **epochs))
+
+    def times(self, length: float) -> Course:
+        """Every phase ``length`` times as long.
+
+        >>> course_named("quick").times(2.5).recipe.tune_epochs
+        100
+        """
+        if not (math.isfinite(length) and length > 0):
+            raise TrellisError(f"length={length!r} is not a number above 0, such as 0.5")
+        epochs = {name: max(1, round(getattr(self.recipe, name) * length)) for name in _PHASES}
+        return dataclasses.replace(self, recipe=dataclasses.replace(self.recipe, **epochs))
+
     def to_dict(self) -> dict[str, Any]:
         """For a file: what JSON can hold."""
         own = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
@@ -66,14 +101,14 @@ class Course:
 _COMMON: dict[str, Any] = {"schedule": "cosine", "decay": 0.1, "smoothing": 0.1, "noise": 0.05}
 _RATES: dict[str, Any] = {"rate": 3e-3, "prune_rate": 3e-3, "tune_rate": 1e-2}
 _LONG: dict[str, Any] = {
-    "epochs": 2000,
-    "prune_epochs": 3000,
-    "prune_every": 30,
-    "tune_epochs": 3000,
+    "epochs": 400,
+    "prune_epochs": 600,
+    "prune_every": 6,
+    "tune_epochs": 200,
 }
 _SHORT: dict[str, Any] = {"epochs": 40, "prune_epochs": 40, "prune_every": 2, "tune_epochs": 40}
 COURSES = {
-    "default": Course(Recipe("shrink", **_LONG, **_RATES, **_COMMON)),
+    "default": Course(Recipe("shrink", **_LONG, batch=128, **_RATES, **_COMMON)),
     "quick": Course(Recipe("shrink quick", **_SHORT, batch=100, **_RATES, **_COMMON)),
 }
 

@@ -36,9 +36,9 @@ class Maker:
     """Makes networks like a recogniser's, on recordings x (recordings, joints, chunks * 3), labels
     y: all of them at once, as a stack.
 
-    With ``folder`` every phase keeps a checkpoint there, under its own name: whatever was done
-    before is not done again, and the result is the same. ``about`` is what else must be the same
-    for that.
+    The course is suited to how many recordings there are. With ``folder`` every phase keeps a
+    checkpoint there, under its own name: whatever was done before is not done again, and the result
+    is the same. ``about`` is what else must be the same for that.
     """
 
     def __init__(
@@ -54,10 +54,11 @@ class Maker:
         about: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
     ) -> None:
-        self.recogniser, self.course = recogniser, course
+        self.recogniser, self.course = recogniser, course.suited(len(x))
         self.device, self.precision = torch.device(device), precision
         self.x, self.y = x.to(self.device), y.to(self.device)
         self.folder, self.watch = folder, watch
+        self.took: dict[str, float] = {}  # seconds, by phase
         self.about = dict(about or {}) | {
             "channels": list(recogniser.kinds),
             "basis": recogniser.basis,
@@ -140,7 +141,7 @@ class Maker:
         if self.folder is not None:
             path = self.folder / f".{phase.replace(' ', '-')}.safetensors"
         watch = self.watch
-        run(
+        self.took[phase] = run(
             training,
             path,
             about=self.about | {"phase": phase, "course": self.course.to_dict()},

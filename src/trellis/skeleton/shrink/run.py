@@ -15,6 +15,7 @@ from ...errors import TrellisError
 from ...masks import Masks
 from ...select.budget import budget as exact_budget
 from ...train import Teachers, Weights, accuracies, unstack
+from ...train.provenance import hardware, versions
 from ..fitting import metrics
 from ..gcn import GCN
 from ..recogniser import Recogniser
@@ -23,6 +24,7 @@ from .course import Course
 from .maker import Maker, Small, Watch
 from .search import Point, held_out, ladder, smallest
 
+_DENSE = "training"  # the phase of the dense networks
 _TOGETHER = {"cpu": 1, "cuda": 32}  # networks that train as fast as one
 
 
@@ -76,10 +78,13 @@ def shrink(
         "about": dict(about or {}) | {"seed": seed},
     }  # fmt: skip
     labels = recogniser.labels(data)
+    makers: list[Maker] = []
 
     def maker(chosen: Indices) -> Maker:
         x = torch.from_numpy(recogniser.places([data.sequences[i] for i in chosen]))
-        return Maker(recogniser, x, torch.from_numpy(labels[chosen]), course, **options)
+        y = torch.from_numpy(labels[chosen])
+        makers.append(Maker(recogniser, x, y, course, **options))
+        return makers[-1]
 
     whole = maker(fold.train)
     least = max(whole.choose.least, 1)
@@ -99,26 +104,31 @@ def shrink(
         "seed": seed,
         "precision": precision,
         "device": torch.device(device).type,
+        "hardware": hardware(torch.device(device)),
+        "versions": versions(),
         **dict(about or {}),
     }
     model = recogniser.model.to("cpu")
+    course = whole.course  # as it was for so many recordings
     recipe = course.recipe.to_dict()
     large = _recogniser(recogniser, model, {n: w[:1] for n, w in dense.items()}, None)
     large = large.after(
         step="train", recipe=recipe, augmentation=course.to_dict()["augmentation"],
-        metrics=metrics(large, data, fold), **facts,
+        seconds=round(whole.took[_DENSE], 1), metrics=metrics(large, data, fold), **facts,
     )  # fmt: skip
     little = _recogniser(recogniser, model, small.weights, small.masks)
     little = little.after(
         step="shrink", course=course.to_dict(), recipe=recipe, kept=target,
-        total=whole.connections, at_least=at_least, metrics=metrics(little, data, fold), **facts,
+        total=whole.connections, at_least=at_least,
+        seconds=round(sum(sum(each.took.values()) for each in makers), 1),  # of a search, too
+        metrics=metrics(little, data, fold), **facts,
     )  # fmt: skip
     return Outcome(large, little, target, whole.connections, curve, at_least, met)
 
 
 def _made(maker: Maker, target: int, seed: int, name: str = "") -> tuple[Weights, Small]:
     seeds = maker.teacher_seeds(seed)
-    dense = maker.train(seeds, f"training {name}".strip())
+    dense = maker.train(seeds, f"{_DENSE} {name}".strip())
     first = {key: weight[:1] for key, weight in dense.items()}
     return dense, maker.shrink(first, [target], [seed], maker.teachers(dense), name)
 
