@@ -7,7 +7,7 @@ import { cut, h, s } from "./dom";
 import type { Table } from "./download";
 import { canvas, Figure } from "./figure";
 import { count, named, percent, several } from "./format";
-import { light, type Lit, type Stage } from "./lighting";
+import { light, nameAt, type Lit, type Stage } from "./lighting";
 import { lines } from "./lines";
 import { heard, heardJoints, listens, reachedClasses, FULL_SHARE } from "./listening";
 import { branchClass } from "./palette";
@@ -93,7 +93,9 @@ export class NetworkPicture {
     const stage: Stage = {
       svg,
       lines: canvas(width, space.height, "chart lines"),
-      glow: s("g", { class: "lit-lines" }),
+      marks: canvas(width, space.height, "chart marks"),
+      glow: s("g"),
+      shine: s("g", { "aria-hidden": "true" }),
       names: s("g", { class: "joint-names", "aria-hidden": "true" }),
       body: anatomy(skeleton, space.hand),
       space,
@@ -114,11 +116,12 @@ export class NetworkPicture {
       several(reachedClasses(network), "class", "classes"),
       space,
     );
-    svg.append(stage.body.group, above, stage.names);
+    stage.marks.append(stage.body.group);
+    svg.append(above, stage.shine, stage.names);
     this.stage = stage;
     this.interact(network, stage, made.classY);
     queueMicrotask(() => this.show());
-    return [stage.lines, lit, svg];
+    return [stage.lines, lit, stage.marks, svg];
   }
 
   private nothing(width: number): SVGSVGElement {
@@ -134,7 +137,7 @@ export class NetworkPicture {
 
   // Every connection a line.
   private drawPaths(network: Network, drawing: Paths, stage: Stage): Drawn {
-    const { svg, space, branches } = stage;
+    const { marks, space, branches } = stage;
     const times = timesOf(this.report);
     const drawn = lines(network, drawing, this.report.skeleton!, space, stage.body.places, times);
     const scale = space.narrow ? 0.7 : 1;
@@ -156,7 +159,7 @@ export class NetworkPicture {
       return `${headName(block, head, drawn.heads.length)}${looks}`;
     };
     stage.lines.append(s("g", { class: "filters" }, ...dots));
-    svg.append(headBars(drawn.heads, space, told, true));
+    marks.append(headBars(drawn.heads, space, told, true));
     stage.strokes = ({ kind, index }) =>
       drawn.lines
         .filter((line) => (kind === "class" ? line.classes : line.joints)[index])
@@ -177,17 +180,17 @@ export class NetworkPicture {
 
   // Bundles, the strongest on top.
   private drawBundles(network: Network, drawing: Bundles, stage: Stage): Drawn {
-    const { svg, space, branches } = stage;
+    const { svg, marks, space, branches } = stage;
     const made = bundled(network, drawing, this.report.skeleton!, space, stage.body.places);
     const filters = drawing.blocks.map((block) => block.filters);
     stage.lines.append(...[...made.shown].reverse().map((bundle) => bundleStroke(bundle, branches)));
     const told = `drawn: ${count(made.shown.length)} of ${several(made.all, "bundle")}, ${percent(100 * made.carried)} of what flows`;
     const place = { x: space.width - 2, y: space.height - 3, "text-anchor": "end" };
-    svg.append(
+    marks.append(
       headBars(made.heads, space, (block, head) => headName(block, head, made.heads.length), false),
       filterBars(made.heads, filters, space),
-      s("text", { class: "axis-name", ...place }, told),
     );
+    svg.append(s("text", { class: "axis-name", ...place }, told));
     stage.strokes = ({ kind, index }) => (kind === "class" ? made.ofClass(index) : made.ofJoint(index));
     const blocks = made.heads.map(
       (heads, block) => [heads.length, filters[block]!.reduce((a, b) => a + b, 0)] as [number, number],
@@ -237,22 +240,27 @@ export class NetworkPicture {
       width: space.width - space.classes + 26,
       height: step,
     };
-    const place = { x: space.classes + 9, y: y + space.font * 0.35, "font-size": space.font };
-    const told = s("tspan", { class: "class-share", dx: 7 });
+    const text = cut(name, space.label);
+    stage.marks.append(
+      s(
+        "g",
+        { class: cutOff ? "cut-off" : "", "aria-hidden": "true" },
+        s("circle", { class: "class-dot", cx: space.classes, cy: y, r: space.narrow ? 2.2 : 3 }),
+        s("text", { class: "class-name", ...nameAt(space, y) }, text),
+      ),
+    );
     const group = s(
       "g",
       {
-        class: `class-mark${cutOff ? " cut-off" : ""}`,
+        class: "class-mark",
         "data-class": label,
         role: "button",
         "aria-label": `class ${name}: ${listens(this.report, network, label)}`,
       },
       s("rect", { class: "hit", ...back }),
-      s("circle", { class: "class-dot", cx: space.classes, cy: y, r: space.narrow ? 2.2 : 3 }),
-      s("text", { class: "class-name", ...place }, cut(name, space.label), told),
       s("title", {}, name),
     );
-    stage.classes[label] = { group, told };
+    stage.classes[label] = { group, y, text };
     return group;
   }
 

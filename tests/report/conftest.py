@@ -14,6 +14,7 @@ from trellis.paper.methods import METHODS
 from trellis.report import write_page
 from trellis.report.run import run_report
 from trellis.skeleton import Skeletons
+from trellis.skeleton.hands import hands45
 
 HOSTILE = (
     "</script><script>window.pwned=1</script>",
@@ -56,9 +57,12 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture(scope="session")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Table 2 whole: fourteen methods, six rates, five seeds, the paper's network."""
-    data = hands(size=(600, 575))
+    return full_table(tmp_path_factory.mktemp("full"))
+
+
+def full_table(path: Path) -> Made:
+    """Table 2 whole: fourteen methods, six rates, five seeds, the paper's network, hands45."""
     return made(
-        tmp_path_factory.mktemp("full"), data, seeds=5, heads=16, filters=128, chunks=32,
+        path, hands45(), seeds=5, heads=16, filters=128, chunks=32,
         rates=(50.0, 75.0, 90.0, 95.0, 99.0, 99.9), rows=tuple(METHODS),
     )  # fmt: skip

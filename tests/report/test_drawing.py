@@ -18,6 +18,7 @@ from trellis.report import drawing as module
 from trellis.report.drawing import drawing
 from trellis.report.messages import messages_of
 from trellis.report.multiplications import multiplications
+from trellis.report.weights import weights_of
 from trellis.skeleton import GCN
 
 BRANCHES = [0, 1, 1]
@@ -59,7 +60,7 @@ def by_branch(through: Iterable[Path], sums: dict[int, float]) -> Any:
 @settings(max_examples=30, deadline=None)
 @given(gcn=networks())
 def test_every_line_on_a_path_is_drawn_and_no_other(gcn: GCN) -> None:
-    found = drawing(messages_of(gcn), BRANCHES)
+    found = drawing(messages_of(weights_of(gcn)), BRANCHES)
     assert found["mode"] == "paths"
     lines: dict[Any, list[int]]
     lines = {("dense", tuple(row[:4])): row[4:] for row in found["dense"]}
@@ -94,7 +95,7 @@ def test_every_line_on_a_path_is_drawn_and_no_other(gcn: GCN) -> None:
 @given(gcn=networks())
 def test_multiplications_are_distinct_uses_on_paths(gcn: GCN) -> None:
     uses = {place for path in paths(gcn) for place in path.places}
-    assert multiplications(messages_of(gcn)) == len(uses)
+    assert multiplications(messages_of(weights_of(gcn))) == len(uses)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_bundles_add_up_to_the_shares_of_paths(
 ) -> None:
     monkeypatch.setattr(module, "MOST", 3)
     gcn = network(3, **options)
-    found = drawing(messages_of(gcn), BRANCHES)
+    found = drawing(messages_of(weights_of(gcn)), BRANCHES)
     assert found["mode"] == "bundles"
     assert len(found["blocks"]) == gcn.sizes["blocks"]
     every = list(paths(gcn))

@@ -18,7 +18,15 @@ from tests.report.conftest import Made
 from trellis.report import write_page
 from trellis.report.examples import FRAMES, GRID, examples, thinned
 from trellis.report.model import Models, model_report
-from trellis.skeleton import Recogniser
+from trellis.report.tested import from_fold
+from trellis.skeleton import Fold, Recogniser, Skeletons
+
+
+def shown_of(data: Skeletons, tested: list[int], said: list[int]) -> dict[str, Any]:
+    fold = Fold("", np.arange(0), np.array(tested))
+    labels = data.labels[tested].tolist()
+    found: dict[str, Any] = examples(from_fold(data, fold), data.layout, labels, said)["classes"]
+    return found
 
 
 @settings(max_examples=30, deadline=None)
@@ -27,7 +35,7 @@ def test_they_are_the_first_right_and_the_first_wrong_one(said: list[int], order
     data = waves()
     tested = list(range(36))
     order.shuffle(tested)
-    found = examples(data, data.labels, tested, said)["classes"]
+    found = shown_of(data, tested, said)
     for label in range(3):
         of_class = [(i, a) for i, a in zip(tested, said, strict=True) if data.labels[i] == label]
         for kind in ("right", "wrong"):
@@ -44,13 +52,13 @@ def test_they_are_the_first_right_and_the_first_wrong_one(said: list[int], order
 def test_a_class_that_is_not_tested_has_none() -> None:
     data = waves()
     tested = [i for i in range(36) if data.labels[i] != 1]
-    assert set(examples(data, data.labels, tested, [0] * len(tested))["classes"]) == {"0", "2"}
+    assert set(shown_of(data, tested, [0] * len(tested))) == {"0", "2"}
 
 
 def test_the_bytes_are_the_recording_turned_centred_and_on_one_scale() -> None:
     data = waves()
-    [shown] = [examples(data, data.labels, [4], [int(data.labels[4])])["classes"][
-        str(data.labels[4])]["right"]]  # fmt: skip
+    label = int(data.labels[4])
+    shown = shown_of(data, [4], [label])[str(label)]["right"]
     frames = data.sequences[4]
     raw = np.frombuffer(base64.b64decode(shown["bytes"]), np.uint8).reshape(-1, 5, 3)
     assert len(raw) == shown["frames"] == len(frames) <= FRAMES

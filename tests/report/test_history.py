@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.paper.waves import waves
 from trellis.report.history import commands
 from trellis.report.model import Models, model_report
-from trellis.skeleton import Recogniser
-from trellis.skeleton.shrink import course_named
+from trellis.skeleton import Recogniser, fit
+from trellis.skeleton.shrink import course_named, shrink
+from trellis.train import recipe_named
+from trellis.train.provenance import hardware
 
 
 def told(tmp_path: Path, step: dict[str, Any], *, body: bool, **options: Any) -> dict[str, Any]:
@@ -86,3 +89,27 @@ def test_the_dense_network_of_a_course_is_made_by_the_course() -> None:
             "augmentation": {"turn": 0.1}}  # fmt: skip
     [line] = commands([step], {"basis": "cosines", "frame": "camera"})
     assert line == "trellis shrink --data x --sparsity 0.5 --course quick --length 0.5"
+
+
+def test_a_page_says_on_what_a_model_was_trained_and_how_long(tmp_path: Path) -> None:
+    data = waves()
+    fresh = Recogniser.fresh(data, data.folds[0], chunks=4, heads=2, filters=4)
+    trained = fit(fresh, data, data.folds[0], recipe_named("quick", epochs=2))
+    facts = dict(model_report(Models(tmp_path, trained), None, None)["facts"])
+    assert facts["Hardware"] == hardware(torch.device("cpu")) and " to train" in facts["Time"]
+    assert f"torch {torch.__version__}" in facts["Versions"]
+    course = course_named("quick").times(0.05)
+    small = shrink(fresh, data, data.folds[0], course, keep=60, folder=tmp_path)
+    facts = dict(model_report(Models(tmp_path, small.small), None, None)["facts"])
+    assert facts["Hardware"] == hardware(torch.device("cpu"))
+    assert facts["Time"].endswith(" to train, prune and tune")
+    [first], [last] = small.dense.history, small.small.history
+    assert 0 <= first["seconds"] <= last["seconds"]
+    # Going on with what is finished takes no time, and the time that it took is still told.
+    again = shrink(fresh, data, data.folds[0], course, keep=60, folder=tmp_path)
+    assert again.small.history[-1]["seconds"] == pytest.approx(last["seconds"], abs=0.25)
+
+
+def test_a_model_of_old_says_that_neither_was_recorded(tmp_path: Path) -> None:
+    facts = dict(told(tmp_path, {"step": "train"}, body=False)["facts"])
+    assert facts["Hardware"] == facts["Time"] == facts["Versions"] == "not recorded"

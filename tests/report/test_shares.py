@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,11 +12,18 @@ from tests.report.networks import network, networks
 from tests.report.paths import paths
 from trellis.report.messages import messages_of
 from trellis.report.network import FULL_SHARE, shown_network
-from trellis.report.shares import moments_of, shares
+from trellis.report.shares import by_joint, by_moment, moments_of
+from trellis.report.weights import weights_of
 from trellis.skeleton import GCN, Layout
 from trellis.skeleton.cosines import cosines
 
 ARM = Layout("arm", ("shoulder", "elbow", "hand"), (-1, 0, 1))
+
+
+def told(gcn: GCN, moments: list[int]) -> tuple[Any, Any]:
+    """(classes, joints) and (classes, moments)."""
+    found = messages_of(weights_of(gcn))
+    return by_joint(found).numpy(), by_moment(found, moments).numpy()
 
 
 @settings(max_examples=20, deadline=None)
@@ -24,16 +33,13 @@ def test_shares_are_sums_over_paths(gcn: GCN) -> None:
     for path in paths(gcn):
         wanted[path.label, path.joint, path.channel // 3] += path.weight
     sums = wanted.sum((1, 2), keepdims=True)
-    found = messages_of(gcn)
-    np.testing.assert_allclose(found.sums, sums.ravel(), rtol=1e-6)
-    np.testing.assert_allclose(
-        shares(found, moments_of(2)),
-        np.divide(wanted, sums, out=np.zeros_like(wanted), where=sums > 0),
-        atol=1e-9,
-    )
+    np.testing.assert_allclose(messages_of(weights_of(gcn)).sums, sums.ravel(), rtol=1e-6)
+    parts = np.divide(wanted, sums, out=np.zeros_like(wanted), where=sums > 0)
     reached = sums.ravel() > 0
-    np.testing.assert_allclose(shares(found, moments_of(2)).sum((1, 2))[reached], 1)
-    assert (shares(found, moments_of(2))[~reached] == 0).all()
+    for found, own in zip(told(gcn, moments_of(2)), (parts.sum(2), parts.sum(1)), strict=True):
+        np.testing.assert_allclose(found, own, atol=1e-9)
+        np.testing.assert_allclose(found.sum(1)[reached], 1)
+        assert (found[~reached] == 0).all()
 
 
 @pytest.mark.parametrize("basis", ["chunks", "cosines"])
@@ -49,7 +55,7 @@ def test_what_the_page_is_given_are_shares_of_all_paths(gcn: GCN, basis: str) ->
         by_wave[path.label, place] += path.weight
         by_chunk[path.label] += path.weight * (waves[place] if basis == "cosines" else
                                                np.arange(3) == place)  # fmt: skip
-    found = shown_network(gcn, ARM, moments_of(3), basis)
+    found = shown_network(weights_of(gcn), ARM, moments_of(3), basis)
     wanted = {"joints": by_joint, "chunks": by_chunk, "waves": by_wave}
     if basis == "chunks":
         assert found["waves"] is None
@@ -66,9 +72,9 @@ def test_weights_that_are_no_numbers_carry_nothing() -> None:
     wanted = network(1)
     gcn.dense.weight[0, :], wanted.dense.weight[0, :] = float("nan"), 0
     gcn.dense.weight[1, 2], wanted.dense.weight[1, 2] = float("inf"), 0
-    found = shares(messages_of(gcn), moments_of(2))
-    np.testing.assert_array_equal(found, shares(messages_of(wanted), moments_of(2)))
-    assert (found[0] == 0).all()
+    for found, own in zip(told(gcn, moments_of(2)), told(wanted, moments_of(2)), strict=True):
+        np.testing.assert_array_equal(found, own)
+        assert (found[0] == 0).all() and found[1:].any()
 
 
 @pytest.mark.parametrize("kinds", [("velocity",), ("coordinates", "velocity", "bones")])
@@ -79,5 +85,6 @@ def test_channels_of_every_kind_belong_to_their_chunk(kinds: tuple[str, ...]) ->
     for path in paths(gcn):
         wanted[path.label, path.joint, chunk_of[path.channel]] += path.weight
     wanted /= np.maximum(wanted.sum((1, 2), keepdims=True), 1e-300)
-    found = shares(messages_of(gcn), moments_of(3, kinds))
-    np.testing.assert_allclose(found, wanted, atol=1e-9)
+    of_joints, of_moments = told(gcn, moments_of(3, kinds))
+    np.testing.assert_allclose(of_joints, wanted.sum(2), atol=1e-9)
+    np.testing.assert_allclose(of_moments, wanted.sum(1), atol=1e-9)

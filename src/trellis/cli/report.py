@@ -15,9 +15,12 @@ from trellis.cli.tables import console
 from trellis.errors import TrellisError
 from trellis.files import check_writable
 from trellis.paper import Folder, stored
+from trellis.paper.named import read_named
+from trellis.paper.recordings import describe
 from trellis.report import write_page
 from trellis.report.model import Models, model_report, models_in
 from trellis.report.run import run_report
+from trellis.report.tested import from_built_in
 from trellis.skeleton import Skeletons
 
 arg = tyro.conf.arg
@@ -95,12 +98,18 @@ def is_run(folder: Path) -> bool:
 
 def of_run(folder: Folder, data: str | None = None, network: str | None = None) -> dict[str, Any]:
     """What the page of a run shows, with its recordings if they can be had."""
-    settings = folder.settings
+    if data is None and from_built_in(folder) and read_named(folder.path):
+        return run_report(folder, None, network)
+
+    def recordings() -> Skeletons | None:
+        settings = folder.settings
+        found = _recordings(data, settings.data, settings.protocol, settings.skip_bad)
+        if data is None and found is not None and describe(found).digest != folder.data.digest:
+            return None  # they have changed since: the page does without them
+        return found
+
     with ThreadPoolExecutor(1) as beside:  # reading takes as long as all the rest
-        found = beside.submit(
-            _recordings, data, settings.data, settings.protocol, settings.skip_bad
-        )
-        return run_report(folder, found.result, network)
+        return run_report(folder, beside.submit(recordings).result, network)
 
 
 def of_models(

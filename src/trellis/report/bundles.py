@@ -15,26 +15,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .messages import Block, Messages
+from .block import Block
+from .later import Later
+from .messages import Messages
 
 
 def bundles(messages: Messages) -> list[dict[str, Any]]:
     """What flows through each block, its numbers as bytes."""
     found: list[dict[str, Any]] = []
-    last: Block | None = None
+    last: Block = messages.first
     for block in messages.blocks:
-        flow = torch.einsum("ovkf,jvkf->ojk", block.carried, block.convolved)
-        on_path = block.convolved.sum(0) * block.carried.sum(0) > 0  # nodes, heads, filters
-        found.append({"flow": quantised(flow), "filters": on_path.any(0).sum(1).tolist()})
-        if last is not None:
+        on_path = block.by_filter > 0  # heads, filters
+        found.append({"flow": quantised(block.flow), "filters": on_path.sum(1).tolist()})
+        if isinstance(block, Later):
             found[-1] |= _between(last, block, messages.summed)
         last = block
     return found
 
 
-def _between(last: Block, block: Block, summed: bool) -> dict[str, Any]:
+def _between(last: Block, block: Later, summed: bool) -> dict[str, Any]:
     """What flows from each head h of the block before, by its filters g, to each of this one."""
-    before = torch.einsum("huv,jvhg->juhg", last.attention, last.convolved)
+    before = last.forward  # joints, nodes, heads, filters
     heads = len(last.attention)
     if summed:  # every head before gives the same channels
         kernel = block.convolution[:, None].expand(-1, heads, -1, -1)  # k, h, g, f

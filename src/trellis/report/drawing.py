@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .block import Block
 from .bundles import bundles
-from .messages import Block, Messages
+from .messages import Messages
 
 MOST = 5000  # lines that can be told apart, and drawn at once in a browser
 _DECADES = 4  # flows from the strongest down to a ten-thousandth of it look different
@@ -21,7 +22,7 @@ _DECADES = 4  # flows from the strongest down to a ten-thousandth of it look dif
 
 def drawing(messages: Messages, branches: Sequence[int]) -> dict[str, Any]:
     """What the page draws. ``branches[j]`` is joint j's finger or limb: lines have its colour."""
-    lines = int(messages.dense.count_nonzero())
+    lines = len(messages.dense.places)
     for block in messages.blocks:
         lines += int(block.attention.count_nonzero()) + int(block.convolution.count_nonzero())
     if lines > MOST:
@@ -60,26 +61,18 @@ class _Lines:
         return found | {"joint_sets": list(self.joint_sets), "class_sets": list(self.class_sets)}
 
     def _attention(self, block: Block) -> list[list[int]]:
-        k, u, v = block.attention.nonzero(as_tuple=True)
-        weight = block.attention[k, u, v]
-        from_joint = torch.einsum("jvkf,ukf->jkuv", block.convolved, block.wanted.sum(0))
-        to_class = torch.einsum("vkf,oukf->okuv", block.convolved.sum(0), block.wanted)
-        return self._rows((k, u, v), weight * from_joint[:, k, u, v], weight * to_class[:, k, u, v])
+        places = block.attention.nonzero(as_tuple=True)
+        return self._rows(places, *block.of_attention(*places))
 
     def _convolution(self, block: Block) -> list[list[int]]:
-        k, c, f = block.convolution.nonzero(as_tuple=True)
-        weight = block.convolution[k, c, f]
-        before, behind = block.before[:, :, c], block.carried[:, :, k, f]  # …, nodes, lines
-        from_joint = weight * torch.einsum("jve,ve->je", before, behind.sum(0))
-        to_class = weight * torch.einsum("ve,ove->oe", before.sum(0), behind)
-        return self._rows((k, c, f), from_joint, to_class)
+        places = block.convolution.nonzero(as_tuple=True)
+        return self._rows(places, *block.of_convolution(*places))
 
     def _dense(self) -> list[list[int]]:
         dense = self.messages.dense
-        forward = self.messages.forward.unflatten(2, tuple(dense.shape[2:]))
-        o, u, k, f = dense.nonzero(as_tuple=True)
-        from_joint = forward[:, u, k, f] * dense[o, u, k, f]
-        to_class = torch.zeros(len(dense), len(o), dtype=torch.float64)
+        o, u, k, f = dense.units
+        from_joint = self.messages.forward[:, u, k, f] * dense.weight
+        to_class = torch.zeros(dense.shape[0], len(o), dtype=torch.float64)
         to_class[o, torch.arange(len(o))] = from_joint.sum(0)
         return self._rows((k, f, u, o), from_joint, to_class)
 
@@ -128,7 +121,7 @@ def _numbers(known: dict[str, int], members: Tensor) -> Tensor:
         format(sum(1 << i for i, member in enumerate(row) if member), "x")
         for row in distinct.tolist()
     ]
-    order = torch.tensor([0] * len(texts))
-    for line in which.tolist():  # numbered as they are met, so that the first set is set 0
-        order[line] = known.setdefault(texts[line], len(known))
-    return order[which]
+    lines = which.tolist()
+    met = dict.fromkeys(lines)  # numbered as they are met, so that the first set is set 0
+    number = {line: known.setdefault(texts[line], len(known)) for line in met}
+    return torch.tensor([number[line] for line in lines], dtype=torch.int64)

@@ -9,42 +9,42 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..skeleton import Skeletons
-from ..skeleton.skeletons import Indices
+from ..skeleton import Layout
 from ..skeleton.view import placed, turn_of
+from .tested import Tested
 
 FRAMES = 40  # at most: a browser fills in between
 GRID = 127  # a byte for each coordinate: as fine as the picture is
 
 
 def examples(
-    data: Skeletons, labels: Indices, tested: Sequence[int], said: Sequence[int]
+    tested: Tested, layout: Layout, labels: Sequence[int], said: Sequence[int]
 ) -> dict[str, Any]:
     """By class: the first recording that is named right and the first that is not.
 
-    ``tested`` are recordings of ``data``, ``said`` the classes that a network gave them; ``labels``
-    those that all recordings are of, counted as the network counts classes.
+    ``labels`` are the classes of the recordings tested on, ``said`` those that a network gave them.
     """
-    found: dict[str, dict[str, Any]] = {}
-    for recording, answer in zip(tested, said, strict=True):
-        truth = int(labels[recording])
-        kind = "right" if truth == answer else "wrong"
-        of_class = found.setdefault(str(truth), {"right": None, "wrong": None})
-        if of_class[kind] is None:
-            of_class[kind] = _moving(data, int(recording)) | {"said": int(answer)}
+    first: dict[tuple[int, bool], int] = {}
+    for number, (truth, answer) in enumerate(zip(labels, said, strict=True)):
+        first.setdefault((int(truth), truth == answer), number)
+    found: dict[str, dict[str, Any]] = {
+        str(truth): {"right": None, "wrong": None} for truth, _ in first
+    }
+    shown = tested(list(first.values()))
+    for ((truth, right), number), (name, frames) in zip(first.items(), shown, strict=True):
+        found[str(truth)]["right" if right else "wrong"] = {
+            "name": name,
+            "length": len(frames),
+            **_moving(frames, layout),
+            "said": int(said[number]),
+        }
     return {"grid": GRID, "classes": found}
 
 
-def _moving(data: Skeletons, recording: int) -> dict[str, Any]:
-    frames = data.sequences[recording]
-    points = placed(thinned(frames, FRAMES), turn_of(data.layout), GRID)
+def _moving(frames: NDArray[np.float32], layout: Layout) -> dict[str, Any]:
+    points = placed(thinned(frames, FRAMES), turn_of(layout), GRID)
     whole = (points + GRID).astype(np.uint8)
-    return {
-        "name": data.names[recording],
-        "length": len(frames),
-        "frames": len(whole),
-        "bytes": base64.b64encode(whole.tobytes()).decode("ascii"),
-    }
+    return {"frames": len(whole), "bytes": base64.b64encode(whole.tobytes()).decode("ascii")}
 
 
 def thinned(frames: NDArray[np.float32], most: int) -> NDArray[np.float32]:

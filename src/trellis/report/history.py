@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..train import RECIPES
+from ..train.provenance import in_words
 
 Step = Mapping[str, Any]
 
@@ -127,13 +128,46 @@ def method_of(history: Sequence[Step]) -> str:
     return str(method) if method else "pruned"
 
 
+_TRAINS = {"train": "train", "tune": "tune", "shrink": "train, prune and tune"}
+
+
+def spent(history: Sequence[Step]) -> list[tuple[str, str]]:
+    """With what it was trained, on what, and how long that took, as far as the history tells.
+
+    >>> train = {"step": "train", "hardware": "CPU x", "seconds": 600}
+    >>> train["versions"] = {"torch": "2.13"}
+    >>> spent([train, {"step": "prune"}, train | {"step": "tune", "seconds": 41.3}])[1:]
+    [('Hardware', 'CPU x'), ('Time', '10 minutes to train, 41 seconds to tune')]
+    >>> spent([train])[0], spent([{"step": "train"}])[0]
+    (('Versions', 'torch 2.13'), ('Versions', 'not recorded'))
+    """
+    steps = [step for step in history if step.get("step") in _TRAINS]
+    if not steps:
+        return []
+    on = dict.fromkeys(str(step["hardware"]) for step in steps if step.get("hardware"))
+    by = dict.fromkeys(
+        ", ".join(f"{name} {number}" for name, number in step["versions"].items())
+        for step in steps
+        if step.get("versions")
+    )
+    times = [
+        f"{in_words(float(step['seconds']))} to {_TRAINS[step['step']]}"
+        for step in steps
+        if isinstance(step.get("seconds"), int | float)
+    ]
+    found = {"Versions": "; ".join(by), "Hardware": "; ".join(on), "Time": ", ".join(times)}
+    return [(name, text or "not recorded") for name, text in found.items()]
+
+
 def told(step: Mapping[str, Any]) -> str:
-    """A step of the history on one line, its nested parts by name."""
+    """A step of the history on one line, its nested parts by name; `spent` tells the rest."""
     parts = []
     for name, value in step.items():
-        if name == "step" or value is None or value == {}:
+        if name in ("step", "hardware", "versions", "seconds") or value is None or value == {}:
             continue
         if isinstance(value, Mapping):
+            if value.get("recipe") == step.get("recipe"):  # of a course: it need not be said twice
+                value = {part: own for part, own in value.items() if part != "recipe"}
             parts.append(f"{name}: {_listed(value)}")
         else:
             parts.append(f"{name} {_number(value)}")

@@ -9,24 +9,35 @@ from typing import Any
 import numpy as np
 
 from ..errors import TrellisError
-from ..paper.versions import versions
 from ..paths.audit import Audit
 from ..saved.folder import is_saved
 from ..skeleton import Evaluation, Fold, Recogniser, Skeletons
 from ..skeleton.pose import mean_pose
 from ..skeleton.shrink import frame_of
 from ..skeleton.skeletons import Indices
+from ..train.provenance import versions
 from .confusion import of_matrix
 from .content import Missing, content, skeleton_part
 from .curves import VALUE
 from .examples import examples
 from .gcn_audit import gcn_audit
-from .history import commands, dense_metrics, known, last_metrics, method_of, teachers_of, told
+from .history import (
+    commands,
+    dense_metrics,
+    known,
+    last_metrics,
+    method_of,
+    spent,
+    teachers_of,
+    told,
+)
 from .multiplications import dense_multiplications
 from .network import shown_network
 from .points import method, point
 from .shares import moments_of
+from .tested import from_fold
 from .tried import tried_in, tried_methods, tried_rows
+from .weights import weights_of
 
 DENSE, MODEL, CURVE = "dense", "model", "curve.json"
 _AT_ONCE = 64  # recordings: their hidden units stay in the processor's cache
@@ -95,7 +106,7 @@ def model_report(models: Models, data: Skeletons | None, fold: Fold | None) -> d
     if data is not None and fold is not None:
         pose = mean_pose([data.sequences[i] for i in fold.train], model.layout.roots).tolist()
     moments = moments_of(model.chunks, model.kinds)
-    network = shown_network(model.model, model.layout, moments, model.basis)
+    network = shown_network(weights_of(model.model), model.layout, moments, model.basis)
     shown = {"model" if is_pruned else "dense": network}
     confusions = {"model" if is_pruned else "dense": of_matrix(tested["model"].matrix)} if (
         "model" in tested) else {}  # fmt: skip
@@ -176,6 +187,7 @@ def _facts(
         found.append(("Taught by", taught))
     found += [(f"Step {n}: {step.get('step', '?')}", told(step)) for n, step in
               enumerate(history, 1)]  # fmt: skip
+    found += spent(history)
     written = ", ".join(f"{name} {number}" for name, number in versions().items())
     found.append(("Page written with", written))
     return found
@@ -213,4 +225,6 @@ def _examples(
 ) -> dict[str, Any] | None:
     if data is None or fold is None or said is None:
         return None
-    return {"row": row} | examples(data, model.labels(data), fold.test.tolist(), said.tolist())
+    labels = model.labels(data)[fold.test].tolist()
+    tested = from_fold(data, fold)
+    return {"row": row} | examples(tested, data.layout, labels, said.tolist())

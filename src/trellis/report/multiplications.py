@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .messages import Block, Messages
+from .block import Block
+from .messages import Messages
 
 
 def multiplications(messages: Messages) -> int:
@@ -19,17 +20,18 @@ def multiplications(messages: Messages) -> int:
 
     >>> from ..skeleton import GCN
     >>> from .messages import messages_of
-    >>> gcn = GCN(nodes=2, channels=3, classes=2, heads=2, filters=4)
-    >>> multiplications(messages_of(gcn)) == 2 * 2 * 2 * 3 + 2 * 2 * 3 * 4 + 2 * 2 * 2 * 4
+    >>> from .weights import weights_of
+    >>> found = messages_of(weights_of(GCN(nodes=2, channels=3, classes=2, heads=2, filters=4)))
+    >>> multiplications(found) == 2 * 2 * 2 * 3 + 2 * 2 * 3 * 4 + 2 * 2 * 2 * 4
     True
     """
     count = 0
     for block in messages.blocks:
-        before, behind = _seen(block.before), _seen(block.wanted)  # nodes, channels; nodes, heads…
+        before, behind = block.seen.double(), block.behind.double()
         channels, filters = block.convolution.shape[1:]
         count += (_mixed_first if channels <= filters else _convolved_first)(block, before, behind)
-    last = (messages.forward > 0).any(0).reshape(messages.dense.shape[1:])
-    return count + int(((messages.dense > 0) & last).sum())
+    arrived = messages.total.flatten() > 0
+    return count + int(arrived[messages.dense.places % len(arrived)].sum())
 
 
 def dense_multiplications(sizes: Mapping[str, Any]) -> int:
@@ -64,10 +66,6 @@ def _convolved_first(block: Block, before: Tensor, behind: Tensor) -> int:
     convolving = _einsum("vc,kcf,kvf->", before, convolution, needed)
     mixing = _einsum("kvf,kuv,ukf->", reached, attention, behind)
     return int(convolving + mixing)
-
-
-def _seen(message: Tensor) -> Tensor:
-    return (message > 0).any(0).double()
 
 
 def _positive(values: Tensor) -> Tensor:

@@ -7,29 +7,29 @@ from typing import Any
 
 from torch import Tensor
 
-from ..skeleton import GCN, Layout
+from ..skeleton import Layout
 from ..skeleton.channels import BASES
 from ..skeleton.view import branches
 from .drawing import drawing
 from .messages import messages_of
 from .multiplications import multiplications
-from .shares import over_chunks, shares
+from .shares import by_joint, by_moment, over_chunks
+from .weights import Weights
 
 FULL_SHARE = 10_000  # shares are told in these parts
 
 
 def shown_network(
-    model: GCN, layout: Layout, moments: Sequence[int], basis: str = BASES[0]
+    weights: Weights, layout: Layout, moments: Sequence[int], basis: str = BASES[0]
 ) -> dict[str, Any]:
     """``joints`` and ``chunks`` are the shares of each class, in parts that add up to `FULL_SHARE`;
     in the basis of cosines also ``waves``."""
-    messages = messages_of(model)
-    found = shares(messages, moments)
-    in_time = found.sum(1)
+    messages = messages_of(weights)
+    in_time = by_moment(messages, moments)
     waves = basis == "cosines"
     return {
         "drawing": drawing(messages, branches(layout)),
-        "joints": whole_parts(found.sum(2)),
+        "joints": whole_parts(by_joint(messages)),
         "chunks": whole_parts(over_chunks(in_time) if waves else in_time),
         "waves": whole_parts(in_time) if waves else None,
         "multiplications": multiplications(messages),

@@ -11,10 +11,11 @@ from ..errors import TrellisError
 from ..paper import Folder, report_of
 from ..paper.named import Named, read_named
 from ..paper.network import architecture_of
-from ..paper.pack import LEAST, unpacked
+from ..paper.pack import LEAST, kept_of
 from ..paper.recordings import describe
-from ..skeleton import GCN, Skeletons
+from ..skeleton import Skeletons
 from ..skeleton.channels import BASES
+from ..train.provenance import in_words
 from .confusion import pooled
 from .content import Missing, content, skeleton_part
 from .curves import chosen_row, methods_of_run, published_of, rows_of_run
@@ -22,22 +23,25 @@ from .examples import examples
 from .multiplications import dense_multiplications
 from .network import shown_network
 from .shares import moments_of
+from .tested import Tested, from_built_in, from_fold
+from .weights import Weights, kept_weights
 
 MOST = 20  # networks in a page: more would take longer to write, and make it larger
 
 
 def run_report(
     folder: Folder,
-    recordings: Callable[[], Skeletons | None] = lambda: None,
+    recordings: Callable[[], Skeletons | None] | None = None,
     network: str | None = None,
 ) -> dict[str, Any]:
     """Everything that the page of a run shows, as JSON can hold it.
 
     ``recordings`` gives those of the run, where they are at hand; it is called late, so that they
-    can be read meanwhile. ``network`` is the row to open with.
+    can be read meanwhile. Without it there are those of the built-in set alone. ``network`` is the
+    row to open with.
     """
     named = read_named(folder.path)
-    if named is None and (data := recordings()) is not None:
+    if named is None and recordings is not None and (data := recordings()) is not None:
         named = Named.of(data)
     rows = rows_of_run(folder)
     stored = _Stored(folder, named)
@@ -45,12 +49,11 @@ def run_report(
     if network is not None:
         chosen, rule = _asked(network, rows), "as asked for"
     networks = stored.shown(chosen, rows)
-    data = recordings()
-    _check_same(folder, data)
-    missing = _missing(folder, named, data, rows, networks, chosen)
+    tested = _tested(folder, recordings)
+    missing = _missing(folder, named, tested, rows, networks, chosen)
     report = report_of(folder)
     seconds = math.fsum(record.get("seconds", 0.0) for record in folder.records.values())
-    facts = [*report.facts, ("Time", f"{_time(seconds)} to train, prune and tune")]
+    facts = [*report.facts, ("Time", f"{in_words(seconds)} to train, prune and tune")]
     return content(
         title=report.title,
         source=folder.settings.data,
@@ -71,7 +74,7 @@ def run_report(
         networks=networks,
         dense_multiplications=dense_multiplications(asdict(stored.architecture)),
         confusions=_confusions(folder, named),
-        examples=_examples(folder, data, chosen),
+        examples=_examples(folder, named, tested, chosen),
         chunks=folder.settings.chunks,
         basis=BASES[0],
         moments=stored.moments,
@@ -80,12 +83,18 @@ def run_report(
     )
 
 
-def _check_same(folder: Folder, data: Skeletons | None) -> None:
-    if data is not None and describe(data).digest != folder.data.digest:
+def _tested(folder: Folder, recordings: Callable[[], Skeletons | None] | None) -> Tested | None:
+    if recordings is None:
+        return from_built_in(folder)
+    data = recordings()
+    if data is None:
+        return None
+    if describe(data).digest != folder.data.digest:
         raise TrellisError(
             f"{data.source!r} are not the recordings of this run, which was made on "
             f"{folder.settings.data!r}: give those with --data"
         )
+    return from_fold(data, data.folds[0])
 
 
 class _Stored:
@@ -94,7 +103,6 @@ class _Stored:
     def __init__(self, folder: Folder, named: Named | None) -> None:
         self.folder, self.named = folder, named
         self.architecture = architecture_of(folder.settings, folder.data)
-        self.bench = self.architecture.build(0)  # every network in turn is laid into this one
         self.moments = moments_of(folder.settings.chunks)
         # The stack of the network that stands for each row.
         self.stacks = {
@@ -125,19 +133,16 @@ class _Stored:
         wanted = sorted((row for row in rows[1:] if any(places(row))), key=places, reverse=True)
         found: dict[str, Any] = {}
         for row in wanted:
-            if len(found) < MOST and (model := self.model(row["key"])) is not None:
-                found[row["key"]] = shown_network(model, self.named.layout, self.moments)
+            if len(found) < MOST and (weights := self.weights(row["key"])) is not None:
+                found[row["key"]] = shown_network(weights, self.named.layout, self.moments)
         return found
 
-    def model(self, row: str) -> GCN | None:
+    def weights(self, row: str) -> Weights | None:
         if row not in self.stacks:
             return None
         shapes = self.architecture.shapes
-        stored = unpacked(self.folder.networks(self.stacks[row]), row, shapes)
-        if stored is None:
-            return None
-        self.bench.load_state_dict(stored[0])  # 0 where nothing is kept: no masks are needed
-        return self.bench
+        kept = kept_of(self.folder.networks(self.stacks[row]), row, shapes)
+        return None if kept is None else kept_weights(kept, shapes)
 
 
 def _asked(network: str, rows: list[dict[str, Any]]) -> str:
@@ -160,18 +165,19 @@ def _confusions(folder: Folder, named: Named | None) -> dict[str, list[int]]:
     return {row: counts for row, counts in found.items() if counts is not None}
 
 
-def _examples(folder: Folder, data: Skeletons | None, chosen: str | None) -> dict[str, Any] | None:
+def _examples(
+    folder: Folder, named: Named | None, tested: Tested | None, chosen: str | None
+) -> dict[str, Any] | None:
     record = folder.records.get(f"{chosen}/seed-0/fold-0", {})
-    if data is None or "said" not in record:
+    if named is None or tested is None or "said" not in record:
         return None
-    tested = data.folds[0].test.tolist()
-    return {"row": chosen} | examples(data, data.labels, tested, record["said"])
+    return {"row": chosen} | examples(tested, named.layout, named.labels[0], record["said"])
 
 
 def _missing(
     folder: Folder,
     named: Named | None,
-    data: Skeletons | None,
+    tested: Tested | None,
     rows: list[dict[str, Any]],
     networks: dict[str, Any],
     chosen: str | None,
@@ -186,7 +192,7 @@ def _missing(
         found.append(Missing(f"the network {chosen} itself, to draw it", why))
     if not any("said" in record for record in folder.records.values()):
         found.append(Missing("which class was taken for which", again))
-    if data is None and rows[1:]:
+    if tested is None and rows[1:]:
         found.append(
             Missing(
                 "moving skeletons, which need the recordings",
@@ -196,13 +202,3 @@ def _missing(
     if any(live is None for row in rows for _, live in (row["layers"] or {}).values()):
         found.append(Missing("which connections of each layer are dead", again))
     return found
-
-
-def _time(seconds: float) -> str:
-    """
-    >>> _time(40), _time(600), _time(9000)
-    ('40 seconds', '10 minutes', '2.5 hours')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 6000 else f"{seconds / 3600:.1f} hours"

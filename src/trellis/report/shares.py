@@ -22,23 +22,31 @@ def moments_of(chunks: int, kinds: Sequence[str] = COORDINATES) -> list[int]:
     return [chunk for kind in kinds for chunk in range(kind == "velocity", chunks)]
 
 
-def shares(messages: Messages, moments: Sequence[int]) -> Tensor:
-    """(classes, joints, moments): the part of a class's paths that begin at a joint and moment.
+def by_joint(messages: Messages) -> Tensor:
+    """(classes, joints): the part of a class's paths that begin at a joint.
 
     Parts are of the summed path products, and those of a class add up to one; a class that no path
-    reaches has none. ``moments`` say which chunk, or which wave, each three channels are of.
+    reaches has none.
 
     >>> from ..skeleton import GCN
     >>> from .messages import messages_of
-    >>> gcn = GCN(nodes=5, channels=4 * 3, classes=2, heads=2, filters=3)
-    >>> found = shares(messages_of(gcn), moments_of(4))
-    >>> found.shape, bool(torch.allclose(found.sum((1, 2)), torch.ones(2).double()))
-    (torch.Size([2, 5, 4]), True)
+    >>> from .weights import weights_of
+    >>> found = messages_of(weights_of(GCN(nodes=5, channels=12, classes=2, heads=2, filters=3)))
+    >>> by_joint(found).shape, bool(torch.allclose(by_joint(found).sum(1), torch.ones(2).double()))
+    (torch.Size([2, 5]), True)
+    >>> by_moment(found, moments_of(4)).shape
+    torch.Size([2, 4])
     """
-    first = messages.backward
-    by_three = first.reshape(*first.shape[:2], len(moments), 3).sum(3)
-    found = torch.zeros(*first.shape[:2], max(moments) + 1, dtype=first.dtype)
-    return found.index_add(2, torch.tensor(moments), by_three)
+    return messages.first.flow.sum(2)
+
+
+def by_moment(messages: Messages, moments: Sequence[int]) -> Tensor:
+    """(classes, moments): the part that begins at a moment. ``moments`` say which chunk, or which
+    wave, each three channels are of."""
+    channels = messages.first.by_channel
+    by_three = channels.reshape(len(channels), len(moments), 3).sum(2)
+    found = torch.zeros(len(channels), max(moments) + 1, dtype=channels.dtype)
+    return found.index_add(1, torch.tensor(moments), by_three)
 
 
 def over_chunks(waves: Tensor) -> Tensor:

@@ -120,11 +120,11 @@ class GCN(nn.Module):
         gcn = cls(**sizes)
         for block in gcn.blocks:
             assert isinstance(block, Block)
-            like = torch.empty_like(block.attention, requires_grad=False)
+            like = block.attention  # torch.empty_like would import a computer algebra, on meta
             if limited:
-                block.edges = like
+                block.edges = torch.empty(like.shape, dtype=like.dtype)
             if fixed:
-                block.hold(like)
+                block.hold(torch.empty(like.shape, dtype=like.dtype))
         return gcn
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ...errors import TrellisError
-from ..skeletons import Fold, Skeletons
+from ..skeletons import Fold, Frames, Skeletons
 from .actions import ACTIONS
 from .anatomy import LAYOUT
 from .chance import Chance
@@ -39,3 +41,20 @@ def hands45(seed: int = 0) -> Skeletons:
         folds=(Fold("1:1", np.flatnonzero(train), np.flatnonzero(~train)),),
         synthetic=True,
     )
+
+
+def some_of_hands45(which: Sequence[int], seed: int = 0) -> list[tuple[str, Frames]]:
+    """Some of the recordings to test on, counted from 0, their names and frames: those of
+    `hands45`, made without the others.
+
+    >>> [(name, frames)] = some_of_hands45([7])
+    >>> data = hands45()
+    >>> seven = data.folds[0].test[7]
+    >>> name == data.names[seven], bool((frames == data.sequences[seven]).all())
+    (True, True)
+    """
+    all_takes = takes(Chance(seed, 0))
+    tested = [i for i, take in enumerate(all_takes) if not take.train]
+    only = [tested[i] for i in which]
+    names = [all_takes[i].name for i in only]
+    return list(zip(names, recorded(all_takes, seed, only), strict=True)) if only else []

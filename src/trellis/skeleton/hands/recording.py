@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ from .pose import ANGLES
 from .sensor import errors
 from .takes import Take
 
+T = TypeVar("T")
+
 # How strong a habit is: the person's in all they do, in this action, and this one time.
 PERSON, HABITUAL, ONCE = 0.6, 0.6, 0.75
 ELBOW = (110.0, -130.0, 170.0)  # right, up and forward of the eyes, mm
@@ -31,15 +34,18 @@ _AT_ONCE = 1024  # frames: what stays in the processor's cache is moved several 
 _ANATOMY, _PERSON, _HABITUAL, _PLAN, _POSES, _SENSOR = range(1, 7)
 
 
-def recorded(takes: Sequence[Take], seed: int) -> tuple[Frames, ...]:
+def recorded(
+    takes: Sequence[Take], seed: int, only: Sequence[int] | None = None
+) -> tuple[Frames, ...]:
     """Each take (frames, 21, 3) as the camera gives it: millimetres, rounded to hundredths.
+    ``only`` are those to make: all have a say in how long each of them is.
 
     Rounding is what makes the bytes the same everywhere: sines differ between machines in their
     last bit, 10⁻¹³ mm.
     """
-    clean, length = filmed(takes, seed)
+    clean, length = filmed(takes, seed, only)
     found = []
-    for take, rows in zip(takes, _slices(length), strict=True):
+    for take, rows in zip(_chosen(takes, only), _slices(length), strict=True):
         chance = Chance(seed, _SENSOR, take.subject, take.action, take.repetition)
         seen = errors(chance, rows.stop - rows.start)
         seen += clean[rows]
@@ -50,12 +56,14 @@ def recorded(takes: Sequence[Take], seed: int) -> tuple[Frames, ...]:
     return tuple(found)
 
 
-def filmed(takes: Sequence[Take], seed: int) -> tuple[Floats, NDArray[np.int64]]:
+def filmed(
+    takes: Sequence[Take], seed: int, only: Sequence[int] | None = None
+) -> tuple[Floats, NDArray[np.int64]]:
     """The true places of all joints (all frames, 21, 3), and how many frames each take has."""
-    moves, views, length = moved(takes, seed)
+    moves, views, length = moved(takes, seed, only)
     joints = np.empty((len(moves), 21, 3))
-    subjects = np.repeat([take.subject for take in takes], length)
-    for subject in sorted({take.subject for take in takes}):
+    subjects = np.repeat([take.subject for take in _chosen(takes, only)], length)
+    for subject in np.unique(subjects).tolist():
         anatomy = anatomy_of(subject, seed)
         own = np.flatnonzero(subjects == subject)
         for start in range(0, len(own), _AT_ONCE):
@@ -67,12 +75,16 @@ def filmed(takes: Sequence[Take], seed: int) -> tuple[Floats, NDArray[np.int64]]
     return joints, length
 
 
-def moved(takes: Sequence[Take], seed: int) -> tuple[Floats, Floats, NDArray[np.int64]]:
+def moved(
+    takes: Sequence[Take], seed: int, only: Sequence[int] | None = None
+) -> tuple[Floats, Floats, NDArray[np.int64]]:
     """Poses (all frames, 28), the camera's angles (all frames, 3), and frames per take."""
     plans = [_plan(take, seed) for take in takes]
     length = lengths(np.array([each.beats for each in plans]))
+    if only is not None:
+        plans, length = _chosen(plans, only), length[list(only)]
     moves, views = [], []
-    for take, each, frames in zip(takes, plans, length.tolist(), strict=True):
+    for take, each, frames in zip(_chosen(takes, only), plans, length.tolist(), strict=True):
         chance = Chance(seed, _POSES, take.subject, take.action, take.repetition)
         moves.append(poses(each, frames, chance))
         views.append(view(each, frames, chance))
@@ -97,6 +109,10 @@ def _habit(seed: int, subject: int, action: int) -> Habit:
     return Habit.of(Chance(seed, _PERSON, subject), PERSON) + Habit.of(
         Chance(seed, _HABITUAL, subject, action), HABITUAL
     )
+
+
+def _chosen(every: Sequence[T], only: Sequence[int] | None) -> list[T]:
+    return list(every) if only is None else [every[i] for i in only]
 
 
 def _slices(length: NDArray[np.int64]) -> list[slice]:
