@@ -107,6 +107,9 @@ def sample(stack: str, weights: int, device: torch.device) -> Sample:
 
 def measure(stack: str, weights: int, device: torch.device, repeats: int) -> dict[str, Any]:
     """Medians over fresh stacks of one size, and the largest extra memory seen."""
+    # What a process takes once, whatever it prunes (CUDA's start, cuBLAS's workspace of 32 MB on a
+    # large GPU, modules that load when first used), is taken by a stack that is not counted.
+    sample(stack, 100_000, device)
     samples = [sample(stack, weights, device) for _ in range(repeats)]
     first = samples[0]
     extras = [one.extra_bytes for one in samples if one.extra_bytes is not None]

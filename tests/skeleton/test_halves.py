@@ -88,13 +88,27 @@ def typical(found: list[Tensor], exact: list[Tensor]) -> list[float]:
     ]
 
 
+def far_from_zero(weights: Weights, x: Tensor) -> tuple[Weights, Tensor]:
+    """Networks whose hidden units are clearly on, or clearly off (every fourth filter).
+
+    In few bits, a unit near zero may be on where exactly it is off: that moves a gradient by far
+    more than rounding does, whatever the kernel.
+    """
+    signs = 1.0 - 2.0 * (torch.arange(weights["blocks.0.convolution"].shape[-1]) % 4 == 3)
+    sizes = {name: weight.abs() for name, weight in weights.items() if name != "dense.weight"}
+    sizes["blocks.0.convolution"] *= signs.to(x.device)
+    return {**sizes, "dense.weight": weights["dense.weight"]}, x.abs()
+
+
 def assert_as_near(weights: Weights, x: Tensor, pull: Tensor, pairs: bool = True) -> None:
+    if not pairs:
+        weights, x = far_from_zero(weights, x)
     doubled = {name: weight.double() for name, weight in weights.items()}
     exact = results(plain, doubled, x.double(), pull.double())
     found = typical(results(by_halves(pairs), weights, x, pull), exact)
     others = typical(results(plain, weights, x, pull), exact)
     for off, other in zip(found, others, strict=True):
-        assert off <= (4 * other if pairs else 2.0**-8), (found, others)
+        assert off <= (4 * other if pairs else 2.0**-9), (found, others)
 
 
 @by_triton
