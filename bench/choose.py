@@ -6,8 +6,8 @@ out, for each part and on average. Test splits are never looked at. What is held
 split: of ``hands45`` every fourth recording, twice; of NW-UCLA half of the people, both ways, and
 one of its two cameras; of SBU one of the other folds; of MTM-1 a third of its videos, twice.
 
-The courses are a third as long as the default unless ``--length`` says otherwise: what is ahead in
-them is taken to be ahead in longer ones. Finished variants are kept in FOLDER/choose.jsonl.
+Every variant changes one thing of a base: the default, but pruned and tuned in 1,000 steps each.
+Finished variants are kept in FOLDER/choose.jsonl.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ from trellis.select.budget import budget
 from trellis.skeleton.shrink import COURSES, Course, Maker, frame_of
 from trellis.train import accuracies
 
-COURSE = COURSES["default"]
+COURSE = replace(  # the default, but pruned and tuned in 1,000 steps each
+    COURSES["default"],
+    recipe=replace(COURSES["default"].recipe, prune_epochs=200, prune_every=2, tune_epochs=200),
+)
+RECIPE, AUGMENTATION = COURSE.recipe, skeleton.Augmentation()
 WEAK = skeleton.Augmentation(rotation=(15, 15, 15), scale=0.1, warp=0.4, crop=0.85)
 
 
@@ -39,23 +43,42 @@ class Variant(NamedTuple):
     basis: str = "cosines"
     frame: str | None = None  # the body's, where there is one
     kinds: tuple[str, ...] = ("coordinates",)
+    bias: bool = False
+
+
+def retrained(**changes: Any) -> Variant:
+    """Another recipe."""
+    return Variant(replace(COURSE, recipe=replace(RECIPE, **changes)))
 
 
 VARIANTS = {
-    "default": Variant(),
+    "base": Variant(),
+    "pruned in 3,000 steps": retrained(prune_epochs=600, prune_every=6),  # the default
+    "tuned in 3,000 steps": retrained(tune_epochs=600, tune_rate=5e-3),
+    "tuned at 5e-3": retrained(tune_rate=5e-3),
+    "pruned at 1.5e-3": retrained(prune_rate=1.5e-3),
+    "full batches": retrained(
+        batch=None, epochs=2000, prune_epochs=1000, prune_every=10, tune_epochs=1000
+    ),
+    "batches of 64": retrained(
+        batch=64, epochs=200, prune_epochs=100, prune_every=1, tune_epochs=100
+    ),
+    "biases": Variant(bias=True),
+    "gradient to the power 0.25": Variant(replace(COURSE, sensitivity=0.25)),
+    "gradient to the power 1": Variant(replace(COURSE, sensitivity=1.0)),
+    "magnitude alone": Variant(replace(COURSE, sensitivity=0.0)),
+    "SynFlow": Variant(replace(COURSE, method="synflow")),
+    "cubic": Variant(replace(COURSE, curve="cubic")),
     "moments": Variant(basis="chunks"),
     "bones": Variant(kinds=("bones",)),
     "camera's frame": Variant(frame="camera"),
     "weaker variants": Variant(replace(COURSE, augmentation=WEAK)),
     "rotation 15": Variant(
-        replace(COURSE, augmentation=skeleton.Augmentation(rotation=(15, 15, 15)))
+        replace(COURSE, augmentation=replace(AUGMENTATION, rotation=(15.0, 15.0, 15.0)))
     ),
-    "SynFlow": Variant(replace(COURSE, method="synflow")),
-    "magnitude alone": Variant(replace(COURSE, sensitivity=0.0)),
-    "cubic": Variant(replace(COURSE, curve="cubic")),
     "taught": Variant(replace(COURSE, teachers=4)),
     "taught, 0.4": Variant(replace(COURSE, teachers=4, weight=0.4)),
-}
+}  # fmt: skip
 
 
 def held_out(data: skeleton.Skeletons) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
@@ -99,19 +122,14 @@ def accuracy(
     fold = skeleton.Fold("held out", train, judge)
     recogniser = skeleton.Recogniser.fresh(
         data, fold, basis=variant.basis, kinds=variant.kinds,
-        frame=variant.frame or frame_of(data.layout),
+        frame=variant.frame or frame_of(data.layout), bias=variant.bias,
     )  # fmt: skip
     labels = torch.from_numpy(recogniser.labels(data))
 
     def places(chosen: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(recogniser.places([data.sequences[i] for i in chosen]))
 
-    recipe = variant.course.recipe
-    scaled = {
-        each: max(1, round(getattr(recipe, each) * options.length))
-        for each in ("epochs", "prune_epochs", "prune_every", "tune_epochs")
-    }
-    course = replace(variant.course, recipe=replace(recipe, **scaled))
+    course = variant.course.times(options.length)
     maker = Maker(
         recogniser, places(train), labels[train], course,
         device=options.device, precision=options.precision,
@@ -151,7 +169,7 @@ def main() -> None:
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--sparsity", type=float, nargs="+", default=[0.99, 0.999, 0.9995])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--length", type=float, default=1 / 3, help="times the course's epochs")
+    parser.add_argument("--length", type=float, default=1.0, help="times the course's epochs")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--out", type=Path, required=True)

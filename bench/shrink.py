@@ -118,7 +118,8 @@ class Bench:
             rows += [(s, seed, t, k) for (seed, s), t, k in zip(cells, top1, kept, strict=True)]
             found += [
                 {"data": kind(self.data.source), "synthetic": self.data.synthetic, "part": name,
-                 "sparsity": s, "case": seed if len(self.data.folds) == 1 else number,
+                 "length": self.options.length, "sparsity": s,
+                 "case": seed if len(self.data.folds) == 1 else number,
                  "top1": round(100 * t, 4), "kept": int(k), "total": maker.connections}
                 for s, seed, t, k in rows
             ]  # fmt: skip
@@ -188,10 +189,11 @@ def difference(ours: dict[int, float], theirs: dict[int, float]) -> str:
 def tables(rows: list[dict[str, Any]]) -> str:
     """Markdown: top-1 of every part, and what leaving it out costs."""
     lines = []
-    for data in dict.fromkeys(row["data"] for row in rows):
-        mine = [row for row in rows if row["data"] == data]
+    for data, length in dict.fromkeys((row["data"], row["length"]) for row in rows):
+        mine = [row for row in rows if (row["data"], row["length"]) == (data, length)]
         total = max(row["total"] for row in mine)
         made = "; synthetic recordings" if mine[0]["synthetic"] else ""
+        made += f"; {length:g} of the course's length" if length != 1 else ""
         sparsities = sorted({row["sparsity"] for row in mine})
         by: dict[tuple[str, float], dict[int, float]] = {}
         for row in mine:
@@ -240,14 +242,11 @@ def main() -> int:
         bench = None
         for name in options.parts:
             course, basis = everything[name]
-            recipe = course.recipe
-            changed = {
-                each: max(1, round(getattr(recipe, each) * options.length))
-                for each in ("epochs", "prune_epochs", "prune_every", "tune_epochs")
+            course = course.times(options.length)
+            mine = (kind(source), name, options.length)
+            have = {
+                row["sparsity"] for row in rows if (row["data"], row["part"], row["length"]) == mine
             }
-            course = replace(course, recipe=replace(recipe, **changed))
-            mine = (kind(source), name)
-            have = {row["sparsity"] for row in rows if (row["data"], row["part"]) == mine}
             wanted = [s for s in options.sparsity if s not in have]
             if not wanted or time.monotonic() - began > options.seconds:
                 continue

@@ -19,10 +19,13 @@ from trellis.skeleton import Recogniser, evaluated
 from trellis.skeleton.shrink import Course, Outcome, course_named, shrink
 from trellis.skeleton.shrink.search import held_out, ladder, smallest
 from trellis.train import Training
+from trellis.train.batches import batch_count
 
 DATA = arms()
 (FOLD,) = DATA.folds
-EPOCHS: dict[str, Any] = {"epochs": 20, "prune_epochs": 20, "prune_every": 4, "tune_epochs": 20}
+EPOCHS: dict[str, Any] = {
+    "epochs": 20, "prune_epochs": 20, "prune_every": 4, "tune_epochs": 20, "batch": None
+}  # fmt: skip
 
 
 def course(**changes: Any) -> Course:
@@ -218,3 +221,21 @@ def test_refusals() -> None:
         course(method="best")
     with pytest.raises(TrellisError, match="course 'slow' is unknown"):
         course_named("slow")
+
+
+@given(
+    st.sampled_from(["default", "quick"]), st.integers(1, 100_000), st.sampled_from([0.01, 1, 3])
+)
+def test_a_course_takes_as_many_steps_on_a_set_of_any_size(
+    name: str, recordings: int, length: float
+) -> None:
+    usual = course_named(name).times(length)
+    suited = usual.suited(recordings).recipe
+    batches = batch_count(recordings, suited.batch)
+    for phase in ("epochs", "prune_epochs", "tune_epochs"):
+        epochs, own = getattr(suited, phase), getattr(usual.recipe, phase)
+        steps = own * batch_count(600, suited.batch)
+        assert abs(epochs * batches - steps) <= batches / 2 or epochs == min(own, 40)
+    renewals = suited.prune_epochs / suited.prune_every
+    assert renewals <= 2 * usual.recipe.prune_epochs / usual.recipe.prune_every
+    assert usual.suited(600) == usual
