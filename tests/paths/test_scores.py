@@ -98,6 +98,17 @@ def test_the_best_alone_are_those_of_all(name: str, monkeypatch: pytest.MonkeyPa
                 assert torch.equal(places, torch.nonzero(score >= floor)[:, 0])
                 assert torch.equal(values, score[places])
                 torch.testing.assert_close(few.sample(n, 3), score[::3], rtol=1e-6, atol=0)
+                assert float(score.max()) <= few.tops[n]
+
+
+@pytest.mark.parametrize("name", ["resnet18", "gpt2", "gcn", "gat_conv"])
+@pytest.mark.parametrize("many", [1, 20, 100])
+def test_samples_hold_the_best_of_all_that_could_be_drawn(name: str, many: int) -> None:
+    net, _ = traced(name)
+    found = best_path(net, saliency(6, shapes(net)))
+    every = torch.cat([found.sample(n, 5) for n in found]).sort(descending=True).values
+    some = torch.cat(found.samples(5, many)).sort(descending=True).values
+    assert torch.equal(some[:many], every[:many])
 
 
 @pytest.mark.parametrize("name", ["lenet", "resnet18", "unet", "mobilenet", "stgcn", "vit"])

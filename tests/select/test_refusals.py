@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from trellis import TrellisError, prune
+from tests.zoo import ZOO
+from trellis import TrellisError, prune, trace
 from trellis.select.budget import budget
 
 X = torch.zeros(1, 4)
@@ -94,6 +95,35 @@ def test_weights_that_are_not_finite(method: str, bad: float) -> None:
         model.get_parameter("2.weight")[1, 1] = bad
     with pytest.raises(TrellisError, match=r"weights of '2.weight' hold 1 values .* not finite"):
         prune(model, X, sparsity=0.5, method=method)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("name", ["lenet", "resnet18", "gpt2", "gcn", "lstm_stacked", "gat_conv"])
+def test_weights_that_are_not_finite_wherever_they_stand(name: str, bad: float) -> None:
+    model, inputs = ZOO[name]()
+    net = trace(model, inputs)
+    generator = torch.Generator().manual_seed(4)
+    for parameter in list(net.connections):
+        weight = model.get_parameter(parameter).detach().view(-1)
+        place = int(torch.randint(len(weight), (1,), generator=generator))
+        before = float(weight[place])
+        weight[place] = bad
+        with pytest.raises(TrellisError, match=rf"'{parameter}' hold 1 values .* not finite"):
+            prune(net, sparsity=0.5)
+        weight[place] = before
+    assert prune(net, sparsity=0.5).kept
+
+
+def test_weights_that_are_not_finite_and_that_no_path_uses() -> None:
+    class Partly(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x @ self.weight[:2].T
+
+    model = Partly(4, 3, bias=False)
+    with torch.no_grad():
+        model.weight[2, 1] = math.nan
+    with pytest.raises(TrellisError, match=r"weights of 'weight' hold 1 values .* not finite"):
+        prune(model, X, sparsity=0.5)
 
 
 @pytest.mark.parametrize("method", ["viterbi", "magnitude", "chains", "phew"])

@@ -24,9 +24,11 @@ def attach(slots: Iterable[Slot], mask: Tensor) -> None:
     shared = Mask(mask.to(slots[0].sources[0].device, copy=True))
     for slot in slots:
         module, leaf = slot.module, slot.leaf
-        detach(slot)
+        if leaf not in module._parameters:  # something is registered on it
+            detach(slot)
         _own_class(module)
-        module.__dict__.setdefault(ORDER, tuple(slots_of(module) | module._parameters))
+        if ORDER not in module.__dict__:
+            module.__dict__[ORDER] = tuple(slots_of(module) | module._parameters)
         if parametrize.is_parametrized(module, leaf):
             _chain(module, leaf).append(shared)
         else:

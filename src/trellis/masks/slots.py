@@ -95,6 +95,8 @@ def slots_of(module: nn.Module) -> dict[str, Slot]:
     """The module's own parameters, and any parametrized buffers, by plain name in plain order."""
     pruned = {slot.leaf: slot for slot in _pruned(module)}
     displaced = {slot.leaf: slot for slot in _parametrized(module)} | pruned
+    if not displaced and not module._parameters:
+        return {}
     stored = {
         name: Slot(module, name, (parameter,))
         for name, parameter in module._parameters.items()

@@ -1,12 +1,11 @@
 """The algebras in which messages run: how paths join (⊕) and how links chain (⊗).
 
-| algebra  | ⊕, ⊗    | a message says            |
-|----------|---------|---------------------------|
-| Boolean  | or, and | is the unit reached       |
-| MaxTimes | max, ×  | the weight of the best path |
-| SumTimes | +, ×    | the weight of all paths   |
-
+| algebra  | ⊕, ⊗    | a message says                                             |
+|----------|---------|------------------------------------------------------------|
+| Boolean  | or, and | is the unit reached                                        |
+| MaxTimes | max, ×  | the weight of the best path                                |
 | BestPath | max, ×  | the same, differentiable: its gradient marks the best path |
+| SumTimes | +, ×    | the weight of all paths                                    |
 
 Where ⊕ is idempotent, rows of a contraction that are equal are computed once (``merges``).
 """
@@ -21,7 +20,7 @@ from torch import Tensor
 
 from .edges import Edges
 from .kernels import as_bytes, at_once, max_product, strongest
-from .machine import WHOLE, on_cpu
+from .machine import TAKES_ALL, on_cpu
 from .messages import distinct
 
 FEW = 8  # rows up to which going through them one by one beats a float matrix product
@@ -223,8 +222,8 @@ def contract(
 def all_rows(algebra: Algebra, x: Tensor, products: int) -> bool:
     """Whether a GPU had better compute all rows than find out which are equal. What comes out is
     the same: so few products are within `MaxTimes.limit` either way."""
-    limit = algebra.limit if isinstance(algebra, MaxTimes) else WHOLE
-    return algebra.merges and not on_cpu(x) and products <= min(limit, WHOLE)
+    limit = algebra.limit if isinstance(algebra, MaxTimes) else TAKES_ALL
+    return algebra.merges and not on_cpu(x) and products <= min(limit, TAKES_ALL)
 
 
 def paired_rows(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -11,7 +12,8 @@ from torch import Tensor
 from ..trace.trellis import Trellis, names_in
 from ..trace.values import Weight
 from .edges import Layout, layout
-from .kernels import reaching, where
+from .kernels import count, reaching, where
+from .machine import on_cpu
 from .scatter import spread
 
 SLACK = 2.0**-20  # how far rounding may carry a score above its bound, relative to it,
@@ -40,10 +42,13 @@ class Use:
 
 class BestPaths(Mapping[str, Tensor]):
     """``{parameter name: scores}``, each made when asked for: of a large model only the best
-    few matter, and memory for all scores would cost more than the arithmetic."""
+    few matter, and memory for all scores would cost more than the arithmetic. ``finite``: whether
+    the weights of all paths are."""
 
-    def __init__(self, net: Trellis, uses: list[Use], device: torch.device) -> None:
-        self.net, self.device = net, device
+    def __init__(
+        self, net: Trellis, uses: list[Use], device: torch.device, *, finite: bool = True
+    ) -> None:
+        self.net, self.device, self.finite = net, device, finite
         self.uses: dict[str, list[Use]] = {name: [] for name in net.connections}
         self._scores: dict[str, Tensor] = {}
         for use in uses:
@@ -64,6 +69,41 @@ class BestPaths(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self.uses)
+
+    @property
+    def unread(self) -> list[str]:
+        """Parameters of which no contraction that an input reaches uses all: parts of them may
+        not have been looked at."""
+        net = self.net
+        return [
+            name
+            for name, mine in self.uses.items()
+            if not any(layout(net, use.weight) is not None for use in mine)
+        ]
+
+    @cached_property
+    def tops(self) -> dict[str, float]:
+        """For each parameter, what none of its scores exceeds, rounding included."""
+        uses = [use for mine in self.uses.values() for use in mine]
+        if not uses:
+            return dict.fromkeys(self.uses, 0.0)
+        bounds = iter(torch.stack([use.bound.amax() for use in uses]).tolist())  # one question
+        return {
+            name: max((next(bounds) for _ in mine), default=0.0) * (1 + SLACK) + TINY
+            for name, mine in self.uses.items()
+        }
+
+    def samples(self, stride: int, many: int) -> list[Tensor]:
+        """Every ``stride``-th score, parameter by parameter, up to rounding: the ``many`` best of
+        them at least. On a CPU, parameters that have none of those are left out."""
+        tops = self.tops
+        names = sorted(tops, key=lambda name: -tops[name])
+        found: list[Tensor] = []
+        for name in names:  # what is left has no score above the top of the next
+            if on_cpu(self.device) and sum(count(some > tops[name]) for some in found) >= many:
+                break
+            found.append(self.sample(name, stride))
+        return found
 
     def sample(self, name: str, stride: int) -> Tensor:
         """Every ``stride``-th score, up to rounding."""
@@ -93,6 +133,9 @@ class BestPaths(Mapping[str, Tensor]):
 
     def at_least(self, name: str, floor: float) -> tuple[Tensor, Tensor]:
         """Flat places, ascending, and values of the scores of ``floor`` or more."""
+        none = torch.zeros(0, device=self.device)
+        if self.tops[name] < floor:
+            return none.long(), none
         ways = self._ways(name)
         if ways is None:
             places = where(self[name] >= floor)
@@ -114,7 +157,7 @@ class BestPaths(Mapping[str, Tensor]):
             places, values = reaching(w[i], factors, floor, some)
             found.append((places + i * how.rows * how.columns, values))
         if not found:
-            return where(rows.new_zeros(0)), self.uses[name][0].x.new_zeros(0)
+            return none.long(), none
         return torch.cat([p for p, _ in found]), torch.cat([v for _, v in found])
 
     def _ways(self, name: str) -> list[tuple[Use, Layout]] | None:

@@ -20,6 +20,8 @@ from .machine import LARGE, on_cpu
 CHUNK = 1 << 17  # elements of a working buffer for each thread, if they take four bytes each
 THREADS = 8  # beyond so many, memory is what is waited for
 MEMORY = threading.local()
+SHORT = 1 << 12  # of fewer booleans, numpy alone is quick to say which are true,
+DENSE = 10  # and so it is where one in so many is, or more: it has another way for those
 
 
 def pieces(w: Tensor) -> Iterator[slice]:
@@ -58,6 +60,14 @@ def by_columns(w: Tensor) -> bool:
 def as_bytes(x: Tensor) -> Tensor:
     """Booleans as bytes, whose maximum is ten times as fast as `any`."""
     return x.view(torch.uint8) if x.dtype == torch.bool else x
+
+
+def as_ordered(x: Tensor) -> Tensor:
+    """Numbers that are not negative, as what compares like them and quicker: as floats are
+    written, the larger has the larger bits."""
+    if x.dtype == torch.bool:
+        return x.view(torch.uint8)
+    return x.view(torch.int32) if x.dtype == torch.float32 else x
 
 
 def count(mask: Tensor) -> int:
@@ -106,10 +116,12 @@ def _max_product(x: Tensor, w: Tensor, out: Tensor) -> None:
             torch.mul(piece, x[r, part, None] if transposed else x[r], out=product)
             if product.dtype != torch.uint8 and not several:
                 product.abs_()
+            # Zero times infinity may come out negative: only a magnitude is safe to see as bits.
+            best, into = (product, out[r]) if several else map(as_ordered, (product, out[r]))
             if transposed:
-                torch.maximum(out[r], product.amax(0), out=out[r])
+                torch.maximum(into, best.amax(0), out=into)
             else:
-                torch.amax(product, 1, out=out[r, part])
+                torch.amax(best, 1, out=into[part])
 
 
 def strongest(w: Tensor) -> Tensor:
@@ -225,6 +237,16 @@ def at_least(values: Tensor, floor: float) -> Tensor:
 
 def where(mask: Tensor) -> Tensor:
     """Flat positions of what is true, ascending; on the CPU numpy finds them much faster."""
-    if on_cpu(mask):
-        return torch.from_numpy(np.flatnonzero(mask.numpy()))
-    return torch.nonzero(mask.reshape(-1))[:, 0]
+    if not on_cpu(mask):
+        return torch.nonzero(mask.reshape(-1))[:, 0]
+    flat = mask.reshape(-1).contiguous().numpy()
+    # One by one numpy is slow to find a few per cent. Eight at a time, most words can be left out.
+    if len(flat) < SHORT or DENSE * np.count_nonzero(flat) > len(flat):
+        return torch.from_numpy(np.flatnonzero(flat))
+    whole = len(flat) & ~7
+    words = flat[:whole].view(np.uint64)
+    some = np.flatnonzero(words != 0)
+    within = np.flatnonzero(words[some].view(np.bool_))
+    places = 8 * some[within >> 3] + (within & 7)
+    rest = np.flatnonzero(flat[whole:]) + whole
+    return torch.from_numpy(np.concatenate([places, rest]) if len(rest) else places)

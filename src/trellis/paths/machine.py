@@ -17,7 +17,7 @@ from torch import Tensor
 
 CPU = torch.device("cpu")
 LARGE = 1 << 26  # elements of a step on a GPU
-WHOLE = 1 << 24  # elements up to which a GPU takes all of something, where a CPU would look closer
+TAKES_ALL = 1 << 24  # elements up to which a GPU works through all, where a CPU would look closer
 
 _pretended = ContextVar("pretended", default=False)
 

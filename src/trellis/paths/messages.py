@@ -17,7 +17,6 @@ from ..trace.reshaping import groups
 from .machine import on_cpu
 
 Shape = tuple[int, ...]
-_groups = groups  # under its earlier name
 
 
 def regroup(message: Tensor, old: Sequence[int], new: Sequence[int]) -> Tensor:
@@ -63,7 +62,7 @@ def distinct(rows: Tensor) -> tuple[Tensor, Tensor] | None:
 
 def _by_bits(rows: Tensor) -> tuple[Tensor, Tensor] | None:
     """Booleans (m, n): a row of each kind, and the kind of each row; None as above."""
-    bits = np.packbits(rows.numpy(), axis=1)
+    bits = np.packbits(np.ascontiguousarray(rows.numpy()), axis=1)  # packing strides is slow
     padded = np.zeros((len(bits), -(-bits.shape[1] // 8) * 8), dtype=np.uint8)
     padded[:, : bits.shape[1]] = bits
     words = padded.view(np.uint64)

@@ -9,6 +9,7 @@ wires instead, with one message each way: right for scores, which want plain pat
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -55,6 +56,7 @@ class Propagation:
         self.nonzero: dict[int, Tensor] = {}
         self.changes: dict[int, Tensor] = {}
         self.enables: dict[int, Tensor] = {}
+        self.finite = True  # whether all that came out of contractions was, on the way forward
         self.exponents: dict[int, int] = {}
         self.back_exponents: dict[int, int] = {}
 
@@ -245,6 +247,7 @@ class Propagation:
         top = float(message.amax()) if message.numel() else 0.0
         if top <= 0 or 2**-32 < top < 2**32:
             return message
+        self.finite = self.finite and math.isfinite(top)
         shift = int(torch.frexp(torch.tensor(top, dtype=torch.float64)).exponent)
         self.exponents[out] = self.exponents.get(out, 0) + shift
         return torch.ldexp(message, torch.tensor(-shift, device=message.device))

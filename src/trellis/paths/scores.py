@@ -51,7 +51,7 @@ def best_path(net: Trellis, saliency: Mapping[str, Tensor], *, exact: bool = Fal
         x, g = paired_rows(algebra, tails, heads, step.x.shape[1], run.rows)
         g = g * 2.0 ** max(powers[step.out.id] - top, -1000)
         uses.append(Use(step.weight, weights(step), x, g, bound(run, step, top, x.shape[1] == 1)))
-    return BestPaths(net, uses, device)
+    return BestPaths(net, uses, device, finite=run.finite)
 
 
 def bound(run: Propagation, step: Contract, top: int, merged: bool) -> Tensor:

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from ..errors import TrellisError
 from ..paths.kernels import count as count_units
-from ..paths.liveness import Liveness, addable, dense, liveness, propagate, reached
+from ..paths.liveness import Liveness, dense, liveness, propagate, reached
 from ..trace.trellis import Trellis
-from .cover import best_cover, thrifty_cover
-from .pieces import complete, smallest
+from .cover import best_cover, misses, thrifty_cover
+from .pieces import complete, smallest, with_singles
 from .ranking import Ranking, count
 
 Masks = Mapping[str, Tensor]
@@ -115,10 +115,6 @@ def reachable(net: Trellis, ranking: Ranking) -> list[Tensor]:
     return [mask.to(ranking.device) for mask in found]
 
 
-def misses(outputs: list[Tensor], possible: list[Tensor]) -> bool:
-    return any(bool((p & ~o).any()) for o, p in zip(outputs, possible, strict=True))
-
-
 def prefix(net: Trellis, ranking: Ranking, budget: int, reserved: Masks | None) -> Liveness:
     """The live part of the largest top-m (and what is reserved) that fits the budget.
 
@@ -156,17 +152,13 @@ def prefix(net: Trellis, ranking: Ranking, budget: int, reserved: Masks | None) 
 
 
 def fill(net: Trellis, ranking: Ranking, live: Masks, budget: int) -> Masks:
-    """Add the best single connections whose tail is reached and whose head leads on."""
-    kept = dict(live)
+    """Add the best single connections, and again where those make room for others."""
+    kept: Masks = dict(live)
     while (short := budget - count(kept)) > 0:
-        able = addable(net, kept)
-        fresh = {n: a & ~kept[n] for n, a in able.items()}
-        if ranking.allowed is not None:
-            fresh = {n: f & ranking.allowed[n] for n, f in fresh.items()}
-        if count(fresh) == 0:
+        grown = with_singles(net, ranking, kept, short)
+        if grown is kept:
             break
-        chosen = ranking.top(short, among=fresh)
-        kept = {n: kept[n] | chosen[n] for n in kept}
+        kept = grown
     return kept
 
 

@@ -7,12 +7,17 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from ..paths.machine import CPU, WHOLE
+from ..paths.machine import CPU, TAKES_ALL
 from ..paths.witness import Witness
 from ..trace.trellis import Trellis
 from .ranking import Ranking
 
 STEP = 2.0**-8  # what a new connection costs, as a factor, against one that is already kept
+
+
+def misses(outputs: list[Tensor], wanted: list[Tensor]) -> bool:
+    """Whether a wanted output unit is not among those reached; bool, per output signal."""
+    return any(bool((w & ~o).any()) for o, w in zip(outputs, wanted, strict=True))
 
 
 def relative(ranking: Ranking) -> dict[str, Tensor]:
@@ -35,7 +40,7 @@ def relative(ranking: Ranking) -> dict[str, Tensor]:
 
 def best_cover(net: Trellis, ranking: Ranking, wanted: list[Tensor]) -> dict[str, Tensor]:
     """The best path to each wanted output unit."""
-    device = ranking.device if net.uses <= WHOLE else CPU
+    device = ranking.device if net.uses <= TAKES_ALL else CPU
     witness = Witness(net, relative(ranking), device)
     return _as(ranking, witness.to_outputs([w.to(device) for w in wanted]))
 

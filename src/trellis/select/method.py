@@ -18,7 +18,7 @@ from .consistent import closed, finished
 from .options import MULTIPLY, WALKS, Options
 from .phew import phew
 from .ranking import Ranking, count
-from .saliency import Magnitude, not_negative, perturbed, saliency_of, uniform
+from .saliency import Magnitude, finite, not_negative, perturbed, saliency_of, uniform
 from .scope import scoped
 from .synflow import synflow
 
@@ -41,6 +41,8 @@ class Method:
     @cached_property
     def saliency(self) -> Mapping[str, Tensor]:
         found = saliency_of(self.now, list(self.net.connections), self.options.saliency)
+        if not self._weighs_weights:
+            finite(found, list(found))
         if self.options.method in MULTIPLY or self.options.stochastic:
             not_negative(found, self.options.method)
         return found
@@ -78,11 +80,22 @@ class Method:
         if options.method == "viterbi":
             signed = worth.signed if isinstance(worth, Magnitude) else worth
             usable = signed if among is None else {n: w * among[n] for n, w in signed.items()}
-            return Ranking(best_path(net.lean, usable), worth, among), None
+            scores = best_path(net.lean, usable)
+            if self._weighs_weights:
+                finite(worth, scores.unread if scores.finite else list(worth))
+            return Ranking(scores, worth, among), None
         if options.method == "synflow":
             return synflow(net, dict(worth), among, budget), None
         share = Fraction(budget, net.total) if share is None else share
         return scoped(options.scope, dict(worth), among, budget, share)
+
+    @property
+    def _weighs_weights(self) -> bool:
+        """Whether paths are weighed by the weights as they are. Weights that are not finite show
+        in what paths weigh then: to look for them first would be one more pass over them all."""
+        options = self.options
+        plain = options.saliency == "magnitude" and not options.stochastic and self.fresh is None
+        return plain and options.method == "viterbi"
 
     def _walked(self, able: Kept | None, budget: int) -> Kept:
         """Walks from inputs to outputs, on the CPU, over what may be kept: all else has no

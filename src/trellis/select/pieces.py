@@ -17,7 +17,7 @@ from ..paths.scatter import give
 from ..paths.witness import Witness
 from ..trace.steps import Contract
 from ..trace.trellis import Trellis, names_in
-from .cover import STEP, one_path, thrifty, thrifty_cover
+from .cover import STEP, misses, one_path, thrifty, thrifty_cover
 from .ranking import Ranking, count
 
 Masks = Mapping[str, Tensor]
@@ -38,7 +38,7 @@ def complete(
         found = _one_more(net, ranking, best, budget, wanted)
         if found is None:
             break
-        best = _singles(net, ranking, found, budget)
+        best = with_singles(net, ranking, found, budget - count(found))  # new units are live
     if budget - count(best) > 0 and net.uses <= SMALL:
         base = _nothing(best) if wanted is None else thrifty_cover(net, ranking, wanted)
         found = _assemble(net, ranking, base, budget, [NODES])
@@ -188,13 +188,17 @@ def _worst_first(ranking: Ranking, kept: Masks) -> list[tuple[str, int]]:
     return [(name, place) for _, name, place in found]
 
 
-def _singles(net: Trellis, ranking: Ranking, kept: Masks, budget: int) -> Masks:
-    """Single connections again, now that new units are live."""
-    short = budget - count(kept)
+def with_singles(net: Trellis, ranking: Ranking, kept: Masks, short: int) -> Masks:
+    """``kept`` and up to ``short`` more, the best of those that are live with no other change:
+    their tails are reached and their heads lead on. ``kept`` itself where there are none."""
     if short <= 0:
         return kept
-    fresh = {n: a & ~kept[n] for n, a in addable(net, kept).items()}
-    chosen = ranking.top(short, among=fresh) if count(fresh) else fresh
+    fresh = {n: able & ~kept[n] for n, able in addable(net, kept).items()}
+    if ranking.allowed is not None:
+        fresh = {n: f & ranking.allowed[n] for n, f in fresh.items()}
+    if count(fresh) == 0:
+        return kept
+    chosen = ranking.top(short, among=fresh)
     return {n: kept[n] | chosen[n] for n in kept}
 
 
@@ -203,6 +207,4 @@ def _sound(net: Trellis, kept: Masks, wanted: list[Tensor] | None) -> bool:
     found = liveness(net, kept)
     if found.count != count(kept):
         return False
-    if wanted is None:
-        return True
-    return not any(bool((w & ~o).any()) for w, o in zip(wanted, found.outputs, strict=True))
+    return wanted is None or not misses(found.outputs, wanted)

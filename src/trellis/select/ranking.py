@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..paths import kernels
 from ..paths.best import BestPaths
-from ..paths.machine import WHOLE, on_cpu
+from ..paths.machine import TAKES_ALL, on_cpu
 from ..paths.places import Places
 from .order import masks_at, order
 
@@ -59,7 +59,7 @@ class Ranking:
     def top(self, m: int, among: Mapping[str, Tensor] | None = None) -> Mapping[str, Tensor]:
         """Masks of the best ``m`` (all, if there are fewer), of those marked in ``among``."""
         masks = _both(self.allowed, among)
-        if masks is not None and self.total <= WHOLE and not on_cpu(self.device):
+        if masks is not None and self.total <= TAKES_ALL and not on_cpu(self.device):
             return masks_at(self, (self._order if among is None else order(self, masks))[:m])
         if m >= (self.total if masks is None else count(masks)):
             return self.all if masks is None else {n: mask.clone() for n, mask in masks.items()}
@@ -90,7 +90,7 @@ class Ranking:
         stride = max(self.total // SAMPLE, 1)
         expected = m / stride
         place = int(expected + 6 * expected**0.5 + 16)
-        sample = [self.sample(name, stride, masks) for name in self.shapes] if stride > 1 else []
+        sample = self.samples(stride, place, masks) if stride > 1 else []
         if place <= sum(len(some) for some in sample):
             floor = kth_largest(sample, place)
             found = {name: self.at_least(name, floor, masks) for name in self.shapes}
@@ -98,12 +98,14 @@ class Ranking:
                 return found
         return {name: self.at_least(name, -math.inf, masks) for name in self.shapes}
 
-    def sample(self, name: str, stride: int, masks: Mapping[str, Tensor] | None) -> Tensor:
-        """Every ``stride``-th score, of those in ``masks``."""
+    def samples(self, stride: int, many: int, masks: Mapping[str, Tensor] | None) -> list[Tensor]:
+        """Every ``stride``-th score, of those in ``masks``: the ``many`` best of them at least."""
         if isinstance(self.scores, BestPaths) and masks is None:
-            return self.scores.sample(name, stride)
-        some = self.scores[name].reshape(-1)[::stride]
-        return some if masks is None else some[masks[name].reshape(-1)[::stride]]
+            return self.scores.samples(stride, many)
+        some = {name: self.scores[name].reshape(-1)[::stride] for name in self.shapes}
+        if masks is None:
+            return list(some.values())
+        return [value[masks[name].reshape(-1)[::stride]] for name, value in some.items()]
 
     def at_least(
         self, name: str, floor: float, masks: Mapping[str, Tensor] | None

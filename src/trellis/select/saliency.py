@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ class Magnitude(Mapping[str, Tensor]):
 
 
 def saliency_of(now: Current, names: list[str], given: Saliency) -> Mapping[str, Tensor]:
-    """float32, finite, in the parameters' shapes, for each of ``names``."""
+    """float32, in the parameters' shapes, for each of ``names``; see `finite` for the values."""
     found: dict[str, Tensor] = {}
     if isinstance(given, str):
         if given != "magnitude":
@@ -54,18 +54,25 @@ def saliency_of(now: Current, names: list[str], given: Saliency) -> Mapping[str,
         found = {n: _tensor(n, given(n, now.weights[n]), now.weights[n]) for n in names}
     else:
         raise TrellisError(f"saliency={given!r:.60} is neither a name, a mapping nor a function")
-    what = "weights" if given == "magnitude" else "saliency"
-    sums = torch.stack([value.sum() for value in found.values()]).tolist()  # one question
-    for (name, value), total in zip(found.items(), sums, strict=True):
+    return Magnitude(found) if given == "magnitude" else found
+
+
+def finite(saliency: Mapping[str, Tensor], names: Collection[str]) -> None:
+    """Refuse values that are not numbers, or not finite, of the parameters called ``names``."""
+    if not names:
+        return
+    magnitude = isinstance(saliency, Magnitude)
+    values = saliency.signed if isinstance(saliency, Magnitude) else saliency
+    sums = torch.stack([values[name].sum() for name in names]).tolist()  # one question
+    for name, total in zip(names, sums, strict=True):
         if math.isfinite(total):  # it is not if any entry is not
             continue
-        bad = value[~torch.isfinite(value)]
+        bad = values[name][~torch.isfinite(values[name])]
         if bad.numel():
             raise TrellisError(
-                f"{what} of {name!r} hold {bad.numel()} values that are not finite "
-                f"(such as {float(bad[0])}); repair them before pruning"
+                f"{'weights' if magnitude else 'saliency'} of {name!r} hold {bad.numel()} values "
+                f"that are not finite (such as {float(bad[0])}); repair them before pruning"
             )
-    return Magnitude(found) if given == "magnitude" else found
 
 
 def _tensor(name: str, value: Any, weight: Tensor) -> Tensor:

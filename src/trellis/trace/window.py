@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 SLICES = 64  # taps up to which slices, one for each, are faster than strides within windows
+KNOWN = 256  # kinds of window that are remembered; the layers of a network share a few
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Window:
                 [ True,  True, False]])
         """
         found = torch.ones(1, 1, dtype=torch.bool)
-        for lies in self._inside:
+        for lies in _inside(self):
             found = found[:, None, :, None] & lies[:, None]
             found = found.reshape(found.shape[0] * found.shape[1], -1)
         return found
@@ -60,25 +62,7 @@ class Window:
         >>> Window((2,), (2,), (5,), (1,), (2,), (1,)).reached()
         tensor([[False,  True,  True,  True, False]])
         """
-        if all(bool(lies.all()) for lies in self._inside):
-            return None
-        found = torch.ones(1, 1, dtype=torch.bool)
-        for lies in self._inside:
-            found = (found[:, :, None] & lies.any(0)).reshape(1, -1)
-        return found
-
-    @property
-    def _inside(self) -> list[Tensor]:
-        """For each dimension, (places, taps): which taps lie on the grid."""
-        return [
-            (lies >= 0) & (lies < size)
-            for size, places, taps, stride, padding, dilation in zip(
-                self.size, self.places, self.kernel, self.stride, self.padding, self.dilation,
-                strict=True,
-            )
-            for lies in [torch.arange(-padding, places * stride - padding, stride)[:, None]
-                         + torch.arange(taps) * dilation]
-        ]  # fmt: skip
+        return _reached(self)
 
     def read(self, x: Tensor) -> Tensor:
         """(..., ∏ size) to (..., ∏ places, ∏ kernel), zero where a window hangs over.
@@ -95,7 +79,7 @@ class Window:
             pads = [before, extent - before - size, *pads]
         x = functional.pad(x, pads)
         if math.prod(self.kernel) <= SLICES:
-            slices: list[tuple[Any, ...]] = [(..., *self._reached(tap)) for tap in self._taps()]
+            slices: list[tuple[Any, ...]] = [(..., *self._seen(tap)) for tap in self._taps()]
             taps = [x[where] for where in slices]
             return torch.stack(taps, -1).reshape(*lead, -1, len(taps))
         x = x.contiguous()
@@ -116,7 +100,7 @@ class Window:
         lead = g.shape[:-2]
         out = torch.zeros(*lead, *self.extent, dtype=g.dtype, device=g.device)
         for tap, offsets in enumerate(self._taps()):
-            where: tuple[Any, ...] = (..., *self._reached(offsets))
+            where: tuple[Any, ...] = (..., *self._seen(offsets))
             part = out[where]
             torch.maximum(part, g[..., tap].reshape(*lead, *self.places), out=part)
         grid = (slice(b, b + s) for b, s in zip(self.padding, self.size, strict=True))
@@ -126,9 +110,34 @@ class Window:
     def _taps(self) -> Iterator[tuple[int, ...]]:
         return itertools.product(*(range(k) for k in self.kernel))
 
-    def _reached(self, offsets: Sequence[int]) -> list[slice]:
+    def _seen(self, offsets: Sequence[int]) -> list[slice]:
         """Where one tap of all windows lies."""
         return [
             slice(o * d, o * d + (p - 1) * t + 1, t)
             for o, d, p, t in zip(offsets, self.dilation, self.places, self.stride, strict=True)
         ]
+
+
+def _inside(window: Window) -> list[Tensor]:
+    """For each dimension, (places, taps): which taps lie on the grid."""
+    return [
+        (lies >= 0) & (lies < size)
+        for size, places, taps, stride, padding, dilation in zip(
+            window.size, window.places, window.kernel, window.stride, window.padding,
+            window.dilation, strict=True,
+        )
+        for lies in [torch.arange(-padding, places * stride - padding, stride)[:, None]
+                     + torch.arange(taps) * dilation]
+    ]  # fmt: skip
+
+
+@lru_cache(KNOWN)
+def _reached(window: Window) -> Tensor | None:
+    """See `Window.reached`."""
+    inside = _inside(window)
+    if all(bool(lies.all()) for lies in inside):
+        return None
+    found = torch.ones(1, 1, dtype=torch.bool)
+    for lies in inside:
+        found = (found[:, :, None] & lies.any(0)).reshape(1, -1)
+    return found
