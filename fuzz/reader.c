@@ -21,8 +21,9 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t length) {
     trellis_file file;
     if (trellis_read(data, length, &file) != NULL) return 0;
     uint64_t uses = file.tables.size;
-    const uint32_t *fan = file.tables.fan, *count = file.tables.count;
-    for (uint32_t g = 0; g < file.groups; g++) uses += (uint64_t)fan[g] * count[g];
+    const trellis_band *band = file.tables.band;
+    for (uint32_t b = 0; b < file.bands; b++)
+        uses += (uint64_t)band[b].fan * band[b].count * band[b].groups;
     trellis_free(&file);
     if (uses > SOME) return 0; /* sound, and too slow to try a thousand times a second */
     trellis_model *model = trellis_open(data, length, why, sizeof why);

@@ -95,7 +95,7 @@ def source(tables: Tables) -> str:
     parts = ["\n".join(head), packaged("tables.h"), packaged("activation.h")]
     if tables.values == "fp16":
         parts.append(packaged("half.h"))
-    parts += [packaged("kernel.h"), packaged("finite.h")]
+    parts += [packaged(name) for name in ("real.h", "fours.h", "sums.h", "kernel.h", "finite.h")]
     parts += [_arrays(tables, index, value), _run(tables)]
     if tables.notes.get("classes"):
         parts.append(_names("trellis_classes", "TRELLIS_CLASSES", tables.notes["classes"]))
@@ -121,6 +121,8 @@ def _arrays(tables: Tables, index: str, value: str) -> str:
     steps = tables.steps
     modulo = 1 << (16 if index == "uint16_t" else 32)
     rows = ",\n".join(f"    {_entry(step)}" for step in steps) or "    {0}"
+    bands = [band for step in steps for band in step.bands]
+    lines = ",\n".join(f"    {{{', '.join(map(str, band))}}}" for band in bands) or "    {0}"
     bias = [step.bias for step in steps if np.any(step.bias)]
     scale = [step.scale for step in steps if np.any(step.scale != 1)]
     weights = _joined([step.weights for step in steps])
@@ -134,8 +136,7 @@ def _arrays(tables: Tables, index: str, value: str) -> str:
     return "\n".join(
         [
             f"static const trellis_step table_step[{max(len(steps), 1)}] = {{\n{rows}\n}};",
-            index_array("table_fan", index, _joined([step.fan for step in steps])),
-            index_array("table_count", index, _joined([step.count for step in steps])),
+            f"static const trellis_band table_band[{max(len(bands), 1)}] = {{\n{lines}\n}};",
             float_array("table_bias", _joined(bias)),
             float_array("table_scale", _joined(scale)),
             index_array("table_terms", index, _joined([_terms(step) for step in steps]) % modulo),
@@ -162,7 +163,7 @@ def _entry(step: Step) -> str:
     flags = f"{biased}, {scaled}, {int(step.adds)}"
     return (
         f"{{{KINDS.index(step.kind)}, {act.code}, {flags}, {number(act.a)}, "
-        f"{number(act.b)}, {len(step.fan)}}}"
+        f"{number(act.b)}, {len(step.bands)}}}"
     )
 
 
@@ -170,7 +171,7 @@ def _run(tables: Tables) -> str:
     return f"""\
 static const trellis_tables model = {{
     TRELLIS_INPUTS, TRELLIS_OUTPUTS, TRELLIS_SCRATCH, {len(tables.steps)},
-    table_step, table_fan, table_count, table_bias, table_scale, table_terms, table_weights,
+    table_step, table_band, table_bias, table_scale, table_terms, table_weights,
     table_offsets, table_outs, table_results
 }};
 

@@ -66,7 +66,7 @@ def flash(tables: Tables) -> int:
     value = {"fp32": 4, "fp16": 2, "int8": 1}[tables.values]
     total = index * len(tables.results)
     for step in tables.steps:
-        total += 20 + index * (2 * len(step.fan) + len(step.terms) + len(step.others))
+        total += 20 + index * (3 * len(step.bands) + len(step.terms) + len(step.others))
         total += index * 2 * len(step.outs) + value * len(step.weights)
         total += 4 * len(step.fan) * (bool(np.any(step.bias)) + bool(np.any(step.scale != 1)))
     recording = tables.notes.get("recording")

@@ -82,7 +82,7 @@ def _compacted(network: Network) -> Compacted:
     kept = closed(network, relations, whole)
     if not network.batched:
         notes.append(f"takes inputs of the example's shapes only: {network.net.example}")
-    notes += left_alone(network, relations)
+    notes += left_alone(network, kept, relations)
     small = _written(network, kept, relations)
     check(network, small)
     small.report = Report(

@@ -36,9 +36,11 @@ def exported(model: nn.Module, inputs: tuple[Any, ...]) -> tuple[ExportedProgram
 
 def _keyed(model: nn.Module, shapes: list[Any]) -> Any:
     """As `torch.export` wants them: a tuple in the order of forward(), varargs nested."""
-    names = list(inspect.signature(model.forward).parameters.values())
-    if names and names[0].kind is inspect.Parameter.VAR_POSITIONAL:
-        return (tuple(shapes),)
+    kinds = [p.kind for p in inspect.signature(model.forward).parameters.values()]
+    varargs = inspect.Parameter.VAR_POSITIONAL
+    if varargs in kinds[: len(shapes)]:
+        at = kinds.index(varargs)
+        return (*shapes[:at], tuple(shapes[at:]))
     return tuple(shapes)
 
 

@@ -6,21 +6,23 @@ import math
 
 from .kept import Kept
 from .reading import Network
-from .relations import Barrier, Relation
+from .relations import Barrier, Recurrent, Relation
 from .report import Stay
 
 
-def left_alone(network: Network, relations: dict[str, Relation]) -> list[str]:
-    """Layers whose weights nothing is taken out of, with the operation that is in the way."""
+def left_alone(network: Network, kept: Kept, relations: dict[str, Relation]) -> list[str]:
+    """Layers out of whose weights not all is taken that could be, with the operation that is in
+    the way."""
     found: dict[str, None] = {}
     for op in network.ops:
         relation = relations.get(op.name)
         weights = [n for n in op.refs() if n in network.values and network.values[n].weight]
         holds = any(network.parameters.get(name) in network.kept for name in weights)
+        name, place = op.target.split(".")[-2], network.places.get(op.name) or op.name
         if isinstance(relation, Barrier) and holds:
-            name = op.target.split(".")[1]
-            place = network.places.get(op.name) or op.name
             found[f"{place}: left as it is, compaction does not reach into `{name}`"] = None
+        elif isinstance(relation, Recurrent) and (dead := relation.dead(kept)):
+            found[f"{place}: {dead:,} dead connections between units that stay are left"] = None
     return list(found)
 
 

@@ -17,8 +17,8 @@ from .compiler import compiler, native_flags
 
 SOURCES = ("native.c", "reader.c", "plan.c", "single.c", "lanes.c")
 HEADERS = (
-    "activation.h", "bits.h", "chunk.h", "cosine.h", "half.h", "kernel.h", "lanes.h", "native.h",
-    "plan.h", "reader.h", "tables.h", "turn.h", "wide.h",
+    "activation.h", "bits.h", "chunk.h", "cosine.h", "fours.h", "half.h", "kernel.h", "lanes.h",
+    "native.h", "plan.h", "reader.h", "real.h", "sums.h", "tables.h", "turn.h", "wide.h",
 )  # fmt: skip
 FLAGS = ("-std=gnu99", "-O3", "-fPIC", "-shared", "-fvisibility=hidden")
 

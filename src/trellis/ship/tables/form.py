@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,12 @@ class Step:
     def uses(self) -> int:
         """How many multiplications it takes."""
         return int((self.fan * self.count).sum())
+
+    @property
+    def bands(self) -> list[tuple[int, int, int]]:
+        """Groups that follow one another with the same fan and count: both, and how many."""
+        alike = zip(self.fan.tolist(), self.count.tolist(), strict=True)
+        return [(*both, sum(1 for _ in some)) for both, some in groupby(alike)]
 
     def pieces(self, most: int) -> Iterator[tuple[slice, NDArray[np.int64], NDArray[np.int64]]]:
         """Instances of equal fan, with about ``most`` terms at a time: which they are, the group

@@ -108,7 +108,7 @@ def _sequence_rule(name: str, cell: Cell) -> None:
     @rules_for(aten(name))
     def sequence(
         build: Builder,
-        x: Signal,
+        x: Value,
         states: Any,
         weights: Sequence[Weight],
         has_biases: bool,
@@ -122,8 +122,9 @@ def _sequence_rule(name: str, cell: Cell) -> None:
             raise TrellisError(f"{name}: packed sequences are not traced; pass a padded tensor")
         first = list(states) if isinstance(states, list | tuple) else [states]
         out, last = unroll(
-            build, cell, x, first, weights, has_biases, layers, bidirectional, batch_first
-        )
+            build, cell, as_signal(build, x), first, weights, has_biases, layers, bidirectional,
+            batch_first,
+        )  # fmt: skip
         return (out, *last)
 
     @rules_for(aten(f"{name}_cell"))

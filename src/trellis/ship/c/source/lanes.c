@@ -7,6 +7,9 @@
 
 #include "lanes.h"
 #include "activation.h"
+#include "real.h"
+#include "fours.h"
+#include "sums.h"
 #include "kernel.h"
 
 void trellis_abreast(

@@ -25,15 +25,16 @@ static uint32_t *read_inputs(const trellis_file *file, uint32_t *count) {
     const trellis_tables *m = &file->tables;
     unsigned char *seen = calloc(m->inputs + 1u, 1);
     uint32_t *used = calloc(m->inputs + 1u, sizeof *used);
-    const uint32_t *terms = m->terms, *offsets = m->offsets, *fan = m->fan, *group = m->count;
+    const uint32_t *terms = m->terms, *offsets = m->offsets;
+    const trellis_band *band = m->band;
     *count = 0;
     for (uint32_t s = 0; seen && s < m->steps; s++)
-        for (uint32_t g = 0; g < m->step[s].groups; g++, fan++, group++) {
-            const uint32_t n = m->step[s].kind == TRELLIS_DOT ? 2 * *fan : *fan;
-            for (uint32_t i = 0; i < *group; i++, offsets++)
-                for (uint32_t t = 0; t < n; t++)
-                    if (terms[t] + *offsets < m->inputs) seen[terms[t] + *offsets] = 1;
-            terms += n;
+        for (uint32_t b = 0; b < m->step[s].bands; b++, band++) {
+            const uint32_t n = m->step[s].kind == TRELLIS_DOT ? 2 * band->fan : band->fan;
+            for (uint32_t g = 0; g < band->groups; g++, terms += n)
+                for (uint32_t i = 0; i < band->count; i++, offsets++)
+                    for (uint32_t t = 0; t < n; t++)
+                        if (terms[t] + *offsets < m->inputs) seen[terms[t] + *offsets] = 1;
         }
     for (uint32_t i = 0; seen && i < m->outputs; i++)
         if (m->results[i] < m->inputs) seen[m->results[i]] = 1;

@@ -101,36 +101,39 @@ static extent plan_rows(trellis_part *p, int fill) {
     const float *weights = m->weights;
     row rows[WIDE];
     uint32_t waiting = 0;
-    for (uint32_t g = 0; g < p->step->groups; g++) {
-        const uint32_t fan = m->fan[g], count = m->count[g];
-        if (!p->step->adds && runs_better(offsets, count, fan)) {
-            const uint32_t vectors = vectors_of(offsets, count);
-            if (fill) {
-                trellis_run_of *r = &p->run[e.runs];
-                r->first = offsets[0];
-                r->fan = fan;
-                r->vectors = vectors;
-                r->term = (uint32_t)(terms - m->terms);
-                r->bias = m->bias[g];
-                plan_lanes(p->lanes + e.lanes, offsets, outs, count, vectors);
+    uint32_t g = 0;
+    for (uint32_t i = 0; i < p->step->bands; i++) {
+        const uint32_t fan = m->band[i].fan, count = m->band[i].count;
+        for (const uint32_t end = g + m->band[i].groups; g < end; g++) {
+            if (!p->step->adds && runs_better(offsets, count, fan)) {
+                const uint32_t vectors = vectors_of(offsets, count);
+                if (fill) {
+                    trellis_run_of *r = &p->run[e.runs];
+                    r->first = offsets[0];
+                    r->fan = fan;
+                    r->vectors = vectors;
+                    r->term = (uint32_t)(terms - m->terms);
+                    r->bias = m->bias[g];
+                    plan_lanes(p->lanes + e.lanes, offsets, outs, count, vectors);
+                }
+                e.runs++;
+                e.lanes += vectors;
+            } else {
+                for (uint32_t n = 0; n < count; n++) {
+                    const row made = {terms, weights, fan, offsets[n], outs[n], m->bias[g]};
+                    rows[waiting++] = made;
+                    if (waiting < WIDE) continue;
+                    if (fill) plan_slice(p, rows, waiting, &e.vectors);
+                    else e.vectors += fan;
+                    e.slices++;
+                    waiting = 0;
+                }
             }
-            e.runs++;
-            e.lanes += vectors;
-        } else {
-            for (uint32_t n = 0; n < count; n++) {
-                const row made = {terms, weights, fan, offsets[n], outs[n], m->bias[g]};
-                rows[waiting++] = made;
-                if (waiting < WIDE) continue;
-                if (fill) plan_slice(p, rows, waiting, &e.vectors);
-                else e.vectors += fan;
-                e.slices++;
-                waiting = 0;
-            }
+            terms += fan;
+            weights += fan;
+            offsets += count;
+            outs += count;
         }
-        terms += fan;
-        weights += fan;
-        offsets += count;
-        outs += count;
     }
     if (waiting) {
         if (fill) plan_slice(p, rows, waiting, &e.vectors);
@@ -159,15 +162,14 @@ static int plan_part(trellis_part *p) {
 
 /* Where the tables of the next step begin. */
 static void pass(trellis_tables *m, const trellis_step *s) {
-    for (uint32_t g = 0; g < s->groups; g++) {
-        m->terms += s->kind == TRELLIS_DOT ? 2 * m->fan[g] : m->fan[g];
-        m->weights += s->kind == TRELLIS_MAX ? 0 : m->fan[g];
-        m->offsets += m->count[g];
-        m->outs += m->count[g];
+    for (uint32_t i = 0; i < s->bands; i++, m->band++) {
+        const uint32_t terms = m->band->groups * m->band->fan;
+        m->terms += s->kind == TRELLIS_DOT ? 2 * terms : terms;
+        m->weights += s->kind == TRELLIS_MAX ? 0 : terms;
+        m->offsets += m->band->groups * m->band->count;
+        m->outs += m->band->groups * m->band->count;
+        m->bias += m->band->groups;
     }
-    m->fan += s->groups;
-    m->count += s->groups;
-    m->bias += s->groups;
 }
 
 trellis_plan *trellis_planned(const trellis_tables *tables) {

@@ -18,9 +18,10 @@ enum { STEP = 32 }; /* bytes of the head of a step */
 /* What is being built: the arrays of trellis_tables, and how much of each is filled. */
 typedef struct {
     trellis_step *step;
+    trellis_band *band;
     uint32_t *fan, *count, *terms, *offsets, *outs, *results;
     float *bias, *weights;
-    uint32_t groups, instances, terms_used, weights_used;
+    uint32_t bands, groups, instances, terms_used, weights_used;
     unsigned char *state; /* of each unit: 1 written before this step, 2 by it */
     uint64_t uses;
 } building;
@@ -215,6 +216,18 @@ static void check_step(
     for (uint32_t n = 0; n < h->instances; n++) m->state[outs[n]] = 1u;
 }
 
+/* Groups of a step that follow one another and are alike, together: returns how many bands. */
+static uint32_t make_bands(const step_head *h, building *m) {
+    uint32_t made = 0;
+    for (uint32_t g = m->groups; g < m->groups + h->groups; g++) {
+        trellis_band *b = m->band + m->bands + made, fresh = {m->fan[g], m->count[g], 1};
+        if (made && b[-1].fan == fresh.fan && b[-1].count == fresh.count) b[-1].groups++;
+        else m->band[m->bands + made++] = fresh;
+    }
+    m->bands += made;
+    return made;
+}
+
 static const char *read_step(
     trellis_bytes *b, uint32_t values, uint32_t inputs, uint32_t size, building *m,
     trellis_step *step
@@ -244,7 +257,7 @@ static const char *read_step(
     step->adds = (h.flags & FLAG_ADDS) != 0;
     step->a = h.a;
     step->b = h.b;
-    step->groups = h.groups;
+    step->bands = make_bands(&h, m);
     m->groups += h.groups;
     m->instances += h.instances;
     return NULL;
@@ -313,7 +326,8 @@ static const char *read_data(trellis_bytes b, trellis_file *file) {
     m.outs = room(file, 7, sum.instances, sizeof *m.outs);
     m.results = room(file, 8, t->outputs, sizeof *m.results);
     m.state = room(file, 9, t->size, 1);
-    for (int i = 0; i < 10; i++)
+    m.band = room(file, 10, sum.groups, sizeof *m.band);
+    for (int i = 0; i < 11; i++)
         if (!file->memory[i]) return "there is not enough memory";
     memset(m.state, 1, t->inputs);
     for (uint32_t s = 0; s < t->steps; s++) {
@@ -330,15 +344,14 @@ static const char *read_data(trellis_bytes b, trellis_file *file) {
     trellis_over(&later);
     if (b.bad || b.left) return "its outputs are not computed, or something follows them";
     t->step = m.step;
-    t->fan = m.fan;
-    t->count = m.count;
+    t->band = m.band;
     t->bias = m.bias;
     t->terms = m.terms;
     t->weights = m.weights;
     t->offsets = m.offsets;
     t->outs = m.outs;
     t->results = m.results;
-    file->groups = m.groups;
+    file->bands = m.bands;
     file->instances = m.instances;
     file->terms = m.terms_used;
     file->weights = m.weights_used;

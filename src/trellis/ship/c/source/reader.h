@@ -13,7 +13,7 @@
 
 typedef struct {
     trellis_tables tables; /* weights in fp32, scales multiplied out */
-    uint32_t groups, instances, terms, weights;
+    uint32_t bands, instances, terms, weights;
     void *memory[12]; /* all that was allocated */
 } trellis_file;
 

@@ -4,6 +4,9 @@
 #include "plan.h"
 
 #include "activation.h"
+#include "real.h"
+#include "fours.h"
+#include "sums.h"
 #include "kernel.h"
 
 #if TRELLIS_PLANNED

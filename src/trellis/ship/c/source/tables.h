@@ -1,12 +1,14 @@
 /* A network as tables. Generated and run-time code of Trellis may be used under any licence.
  *
  * Memory x holds `size` numbers, the inputs first. Steps are computed one after another. A step
- * has groups; group g has fan[g] terms and count[g] instances. Instance n of a sum is
+ * has groups, and a group has a fan of terms, the first of them 0, and a count of instances.
+ * Instance n of a sum is
  *
  *     x[outs[n]] = act(bias[g] + scale[g] * sum over t of weights[t] * x[terms[t] + offsets[n]])
  *
  * A dot multiplies each term by x[others[t] + offsets[n]] as well; its terms lie in pairs, term
- * and other. A max takes the largest term and has no weights. All tables are read in order, once.
+ * and other. A max takes the largest term and has no weights. Groups that follow one another with
+ * the same fan and the same count are a band. All tables are read in order, once.
  */
 #ifndef TRELLIS_TABLES_H
 #define TRELLIS_TABLES_H
@@ -32,13 +34,17 @@ typedef struct {
     uint8_t biased, scaled; /* bias, and scale, have an entry for each of its groups */
     uint8_t adds;           /* what x[outs[n]] was before, to the sum */
     float a, b;             /* of the activation */
-    uint32_t groups;
+    uint32_t bands;
 } trellis_step;
+
+typedef struct {
+    trellis_index fan, count, groups;
+} trellis_band;
 
 typedef struct {
     uint32_t inputs, outputs, size, steps;
     const trellis_step *step;
-    const trellis_index *fan, *count;
+    const trellis_band *band;
     const float *bias, *scale;
     const trellis_index *terms;
     const trellis_value *weights;

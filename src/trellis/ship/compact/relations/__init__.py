@@ -1,10 +1,22 @@
 """How operations tie what stays of their operands to what stays of their result, by family."""
 
-from . import attention, contraction, convolution, elementwise, movement, norms, pooling, reduction
+from . import (
+    attention,
+    contraction,
+    convolution,
+    elementwise,
+    movement,
+    norms,
+    pooling,
+    recurrent,
+    reduction,
+)
+from .recurrent import Recurrent
 from .relation import Barrier, Relation, relation_of
 
 __all__ = [
     "Barrier",
+    "Recurrent",
     "Relation",
     "attention",
     "contraction",
@@ -13,6 +25,7 @@ __all__ = [
     "movement",
     "norms",
     "pooling",
+    "recurrent",
     "reduction",
     "relation_of",
 ]

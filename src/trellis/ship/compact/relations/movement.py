@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from ..program import Op, Ref, function
 from ..reading import Network
 from ..writing import Writer
 from .aligned import Aligned
+from .elementwise import Nothing
+from .recurrent import GATES, Result
 from .relation import Barrier, Relation, relation_for
 
 RESHAPED = "a reshape ties it to live ones in a rectangle"
@@ -169,6 +172,9 @@ def slice_(op: Op, network: Network) -> Relation | None:
     relation = Barrier(op, network)
     x, call = next(iter(op.refs())), relation.call
     axis = _axis(network, x, call["dim"])
+    given = [call.arguments.get(name) for name in ("start", "end", "step")]
+    if given in ([0, sys.maxsize, 1], [None, None, 1], [0, None, 1], [None, sys.maxsize, 1]):
+        return Nothing(op, network)  # x[:], of the batch perhaps
     if axis in network.values[x].open or any(
         isinstance(call.arguments.get(k), Ref) for k in ("start", "end", "length")
     ):
@@ -223,6 +229,8 @@ def item(op: Op, network: Network) -> Relation | None:
     if maker is None or op.name not in network.values:
         return Item(op, network)
     name = maker.target.split(".")[1]
+    if name in GATES:
+        return Result(op, network)
     if name not in ("split", "split_with_sizes", "chunk", "unbind", "unsafe_split", "tensor_split"):
         return Item(op, network)
     call = Barrier(maker, network).call
