@@ -41,7 +41,7 @@ bench: $(VENV)/.bench
 page:
 	cd report-page && npm ci --ignore-scripts --no-audit --no-fund && npm run build
 
-# The C reader and the parser of recordings, for ten minutes together. Needs clang.
+# The C reader and the parser of recordings, for ten minutes each. Needs clang.
 FUZZ_SECONDS := 600
 fuzz: $(VENV)/.dev
 	PYTHON=$(PYTHON) FUZZ_SECONDS=$(FUZZ_SECONDS) sh fuzz/run.sh

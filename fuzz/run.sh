@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the fuzzers and runs each for half of FUZZ_SECONDS; fails on the first finding.
+# Builds the fuzzers in FUZZ_FOLDER and runs each for FUZZ_SECONDS; fails on the first finding.
 set -eu
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
@@ -10,7 +10,7 @@ if ! command -v "$clang" > /dev/null; then
     exit 1
 fi
 source=src/trellis/ship/c/source
-build=build/fuzz
+build=${FUZZ_FOLDER:-build/fuzz}
 mkdir -p $build/found
 PYTHONPATH=src "$python" fuzz/seeds.py $build/seeds
 flags="-g -O1 -std=gnu99 -march=native -I$source
@@ -20,9 +20,9 @@ flags="-g -O1 -std=gnu99 -march=native -I$source
     $source/plan.c $source/single.c $source/lanes.c -lm
 "$clang" $flags -o $build/recording fuzz/recording.c -lm
 for name in reader recording; do
-    echo "$name: $((seconds / 2)) seconds"
+    echo "$name: $seconds seconds"
     mkdir -p $build/$name.corpus
-    $build/$name -max_total_time=$((seconds / 2)) -max_len=8192 -timeout=20 -print_final_stats=1 \
+    $build/$name -max_total_time=$seconds -max_len=8192 -timeout=20 -print_final_stats=1 \
         -verbosity=0 -artifact_prefix=$build/found/$name- $build/$name.corpus $build/seeds/$name
 done
 echo "no finding"

@@ -80,8 +80,8 @@ static void trellis_evaluate(const trellis_tables *m, trellis_real *x) {
             at.weights += step.kind == TRELLIS_MAX ? 0 : terms;
             at.offsets += (uint32_t)band->groups * band->count;
             at.outs += (uint32_t)band->groups * band->count;
-            bias += step.biased ? band->groups : 0;
-            scale += step.scaled ? band->groups : 0;
+            if (step.biased) bias += band->groups; /* else there may be none: NULL stays */
+            if (step.scaled) scale += band->groups;
         }
         if (step.act > TRELLIS_RELU) trellis_finish(&step, outs, at.outs, x);
     }
