@@ -58,8 +58,8 @@ Out = Annotated[
 CourseName = Annotated[
     Literal["default", "quick"],
     arg(
-        help="default: 6,000 steps in all, on batches of 128; seconds on a GPU, some ten minutes "
-        "on two CPU cores for 21 joints. quick: 720 steps, for a first look."
+        help="default: 6,000 steps in all, on batches of 128: seconds on a GPU, minutes on a CPU. "
+        "quick: 720 steps, for a first look."
     ),
 ]
 OwnFrame = Annotated[

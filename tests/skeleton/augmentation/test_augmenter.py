@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.skeleton.augmentation.literal import (
@@ -174,6 +174,7 @@ def test_the_mirror_image_mirrored_is_the_original(axis: int, step: int) -> None
     torch.testing.assert_close(points(once)[:, :, 1], expected)
 
 
+@example(warp=0.75, chunks=51, shares=(1.0, 0.0))
 @given(
     warp=st.floats(0, 0.999),
     chunks=st.integers(2, 64),

@@ -65,6 +65,8 @@ class Times:
         even = torch.arange(chunks, dtype=torch.float64)
         half_turns = even * (math.pi / max(self.last, 1))
         waves = [self.last * torch.sin(k * half_turns) / (k * math.pi) for k in (1, 2)]
+        for wave in waves:
+            wave[-1] = 0  # as sin(kπ) is, and the sine of what is nearest to it is not
         self.even, self.first_wave, self.second_wave = (
             values.to(device, dtype) for values in (even, *waves)
         )
