@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import safetensors.torch
 from safetensors import SafetensorError
+from torch import Tensor
 
 from trellis.errors import TrellisError
 
@@ -51,6 +53,14 @@ def replacing(*paths: Path) -> Iterator[list[Path]]:
     finally:
         for draft in drafts:
             draft.unlink(missing_ok=True)
+
+
+def write_tensors(
+    draft: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None
+) -> None:
+    """Tensors as safetensors, into the draft itself: the library's own way to write a file is by
+    one of a random name beside it, which would stay there for ever were this process killed."""
+    draft.write_bytes(safetensors.torch.save(dict(tensors), metadata))
 
 
 def remove_drafts(folder: Path, *names: str) -> None:

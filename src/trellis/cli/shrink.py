@@ -23,10 +23,10 @@ from trellis.cli.sources import left_out as left_out_lines
 from trellis.cli.tables import console, percent, print_json, show, table
 from trellis.cli.train import Basis, Chunks, Filters, Frame, Heads, Kinds
 from trellis.errors import TrellisError
-from trellis.files import check_writable, replacing
+from trellis.files import check_writable, remove_drafts, replacing
 from trellis.lock import locked
 from trellis.report.model import model_report, models_in
-from trellis.saved.folder import is_saved
+from trellis.saved.folder import DESCRIPTION, TENSORS, is_saved
 from trellis.skeleton import Fold, Skeletons
 from trellis.skeleton.shrink import Course, Outcome, course_named, frame_of
 from trellis.skeleton.shrink import shrink as shrunk
@@ -213,6 +213,9 @@ def _check(folder: Path, *, overwrite: bool) -> None:
 
 
 def _write(folder: Path, made: Outcome) -> None:
+    for name in (DENSE, MODEL):  # of a run that was killed while it wrote
+        remove_drafts(folder / name, TENSORS, DESCRIPTION)
+    remove_drafts(folder, CURVE)
     if made.curve:
         points = [point.to_dict() for point in made.curve]
         with replacing(folder / CURVE) as [draft]:

@@ -19,11 +19,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
 from torch import Tensor
 
 from ..errors import TrellisError
-from ..files import remove_drafts, replacing
+from ..files import remove_drafts, replacing, write_tensors
 from ..lock import locked
 from ..train.provenance import versions
 from .settings import Data, Settings
@@ -47,7 +46,7 @@ class Folder:
     def write_dense(self, stack: int, weights: Mapping[str, Tensor]) -> None:
         self.dense(stack).parent.mkdir(exist_ok=True)
         with replacing(self.dense(stack)) as [draft]:
-            save_file({name: w.cpu().contiguous() for name, w in weights.items()}, draft)
+            write_tensors(draft, {name: w.cpu().contiguous() for name, w in weights.items()})
 
     def networks(self, stack: int) -> Path:
         return self.path / "networks" / f"stack-{stack}.safetensors"
@@ -55,7 +54,7 @@ class Folder:
     def write_networks(self, stack: int, tensors: Mapping[str, Tensor]) -> None:
         self.networks(stack).parent.mkdir(exist_ok=True)
         with replacing(self.networks(stack)) as [draft]:
-            save_file(dict(tensors), draft)
+            write_tensors(draft, tensors)
 
     def add(self, records: Sequence[Record]) -> None:
         """Append finished cells: on disk when this returns."""

@@ -17,6 +17,7 @@ import safetensors.torch
 from torch import Tensor, nn
 
 from trellis.errors import TrellisError
+from trellis.files import write_tensors
 from trellis.masks import plain
 from trellis.masks.file import HEADER
 
@@ -97,7 +98,7 @@ def write_weights(
         # A copy where memory is not its own: views of one tensor are different tensors here.
         stored[group[0]] = state[group[0]].detach().cpu().clone().contiguous()
         metadata |= {name: group[0] for name in group[1:]}
-    safetensors.torch.save_file(stored | dict(beside or {}), path, metadata=metadata)
+    write_tensors(path, stored | dict(beside or {}), metadata)
 
 
 def _shared(state: Mapping[str, Tensor]) -> list[list[str]]:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TrellisError
-from ..files import remove_drafts, replacing
+from ..files import remove_drafts, replacing, write_tensors
 from .training import Training
 
 HEADER, VERSION = "trellis.checkpoint", 1
@@ -99,7 +99,7 @@ def _write(path: Path, training: Training, settings: dict[str, Any], seconds: fl
     }
     tensors = {name: t.detach().cpu().clone() for name, t in training.tensors().items()}
     with replacing(path) as [draft]:
-        safetensors.torch.save_file(tensors, draft, metadata={HEADER: json.dumps(header)})
+        write_tensors(draft, tensors, {HEADER: json.dumps(header)})
 
 
 def _read(path: Path, training: Training, settings: dict[str, Any]) -> float:
