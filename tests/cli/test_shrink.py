@@ -106,9 +106,11 @@ def test_killed_while_tuning_it_goes_on(run: Run, monkeypatch: pytest.MonkeyPatc
     assert run(*SHRINK, "--keep", "60", "--out", "b", "--json").status == 130
     assert not Path("b/model").exists() and list(Path("b").glob(".*.safetensors"))
     monkeypatch.setattr(running, "_recogniser", original)
+    Path("b/model").mkdir()
+    Path("b/model/.model.safetensors.0badcafe").touch()  # as if killed while writing that
     resumed = run(*SHRINK, "--keep", "60", "--out", "b", "--json")
     assert resumed.json == straight.json | {"out": "b"}
-    assert not list(Path("b").glob(".*.safetensors"))
+    assert not list(Path("b").glob(".*.safetensors")) and not list(Path("b/model").glob(".*"))
 
 
 @pytest.mark.parametrize(
