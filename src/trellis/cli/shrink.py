@@ -209,7 +209,7 @@ def _check(folder: Path, *, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise TrellisError(f"cannot write {str(folder)!r}: it is a file; name a folder")
     first = next((each for each in (folder, *folder.parents) if each.exists()), folder)
-    check_writable(first / "model")
+    check_writable(first / CURVE)  # model/ is there where a run was killed while it wrote
 
 
 def _write(folder: Path, made: Outcome) -> None:
