@@ -149,3 +149,9 @@ def test_train_and_tune_take_channels_and_augmentation(run: Run) -> None:
     )
     assert Recogniser.load("t").kinds == saved.kinds
     assert run("evaluate", "t", "--data", SOURCE).status == 0
+
+
+def test_what_is_refused_leaves_no_folder(run: Run) -> None:
+    before = sorted(Path().iterdir())
+    assert run(*SHRINK, "--keep", "0").status == 2
+    assert sorted(Path().iterdir()) == before

@@ -149,8 +149,8 @@ def shrink(
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """Make the folder, and hold it. Where nothing came of it, it is removed again."""
-    made = not folder.exists()
+    """Make the folder, and hold it. Where nothing came of it, what was made is removed again."""
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -159,9 +159,9 @@ def _held(folder: Path) -> Iterator[None]:
         with locked(folder):
             yield
     finally:
-        if made:
-            with suppress(OSError):  # not empty
-                folder.rmdir()
+        with suppress(OSError):  # not empty
+            for each in made:
+                each.rmdir()
 
 
 def _course(name: str, length: float, teachers: int) -> Course:
