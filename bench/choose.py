@@ -6,7 +6,8 @@ out, for each part and on average. Test splits are never looked at. What is held
 split: of ``hands45`` every fourth recording, twice; of NW-UCLA half of the people, both ways, and
 one of its two cameras; of SBU one of the other folds; of MTM-1 a third of its videos, twice.
 
-Every variant changes one thing of a base: the default, but pruned and tuned in 1,000 steps each.
+Every variant changes one thing of a base: the default, but one try, in 1,000 steps of pruning and
+of tuning each.
 Finished variants are kept in FOLDER/choose.jsonl.
 """
 
@@ -17,7 +18,7 @@ import json
 import re
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,11 +28,12 @@ import torch
 
 from trellis import skeleton
 from trellis.select.budget import budget
-from trellis.skeleton.shrink import COURSES, Course, Maker, frame_of
+from trellis.skeleton.shrink import COURSES, Course, Maker, view_of
 from trellis.train import accuracies
 
-COURSE = replace(  # the default, but pruned and tuned in 1,000 steps each
+COURSE = replace(  # the default, but pruned and tuned once, in 1,000 steps each
     COURSES["default"],
+    tries=1,
     recipe=replace(COURSES["default"].recipe, prune_epochs=200, prune_every=2, tune_epochs=200),
 )
 RECIPE, AUGMENTATION = COURSE.recipe, skeleton.Augmentation()
@@ -41,7 +43,7 @@ WEAK = skeleton.Augmentation(rotation=(15, 15, 15), scale=0.1, warp=0.4, crop=0.
 class Variant(NamedTuple):
     course: Course = COURSE
     basis: str = "cosines"
-    frame: str | None = None  # the body's, where there is one
+    view: Mapping[str, str] = {}  # what is not as `view_of` has it
     kinds: tuple[str, ...] = ("coordinates",)
     bias: bool = False
 
@@ -71,11 +73,13 @@ VARIANTS = {
     "cubic": Variant(replace(COURSE, curve="cubic")),
     "moments": Variant(basis="chunks"),
     "bones": Variant(kinds=("bones",)),
-    "camera's frame": Variant(frame="camera"),
+    "camera's frame": Variant(view={"frame": "camera"}),
+    "recorded size": Variant(view={"size": "recorded"}),
     "weaker variants": Variant(replace(COURSE, augmentation=WEAK)),
     "rotation 15": Variant(
         replace(COURSE, augmentation=replace(AUGMENTATION, rotation=(15.0, 15.0, 15.0)))
     ),
+    "four tries": Variant(replace(COURSE, tries=4)),
     "taught": Variant(replace(COURSE, teachers=4)),
     "taught, 0.4": Variant(replace(COURSE, teachers=4, weight=0.4)),
 }  # fmt: skip
@@ -121,8 +125,8 @@ def accuracy(
     """Mean top-1 over seeds of the dense networks, and at each sparsity."""
     fold = skeleton.Fold("held out", train, judge)
     recogniser = skeleton.Recogniser.fresh(
-        data, fold, basis=variant.basis, kinds=variant.kinds,
-        frame=variant.frame or frame_of(data.layout), bias=variant.bias,
+        data, fold, basis=variant.basis, kinds=variant.kinds, bias=variant.bias,
+        **(view_of(data.layout) | variant.view),
     )  # fmt: skip
     labels = torch.from_numpy(recogniser.labels(data))
 
@@ -138,10 +142,11 @@ def accuracy(
     dense = maker.train(seeds)
     cells = [(seed, s) for s in options.sparsity for seed in range(options.seeds)]
     starts = {n: torch.stack([w[seed] for seed, _ in cells]) for n, w in dense.items()}
-    small = maker.shrink(
+    tried = maker.shrink(
         starts, [budget(maker.connections, s) for _, s in cells], [seed for seed, _ in cells],
         maker.teachers(dense),
     )  # fmt: skip
+    small = tried.best(course.tries)
     x, y = places(judge).to(options.device), labels[judge].to(options.device)
     found = 100 * accuracies(maker.forward, small.weights, x, y).view(-1, options.seeds).mean(1)
     whole = 100 * accuracies(maker.forward, dense, x, y)[: options.seeds].mean()

@@ -3,10 +3,11 @@
 ``python bench/shrink.py hands45 nw-ucla:PATH --seeds 5 --device cuda --out FOLDER`` trains,
 prunes and tunes the paper's network as ``trellis shrink`` does, to each of ``--sparsity``, on
 every seed, or on every fold where a set has several. Each of ``--parts`` is another way, or changes
-one thing. Networks of one set are trained side by side, and those that are taught are taught by
+one thing; all but the default try once, and where the default is made, its first tries are kept as
+"one try". Networks of one set are trained side by side, and those that are taught are taught by
 the dense networks of all seeds. Finished parts are kept in FOLDER/shrink.jsonl and not made again.
 Prints top-1 on the
-test recordings, mean ± standard deviation, and for each part the paired difference to the default
+test recordings, mean ± standard deviation, and for each part the paired difference to "one try"
 with its 95 % interval; the same goes to FOLDER/shrink.md.
 """
 
@@ -30,13 +31,16 @@ import torch
 from trellis import skeleton
 from trellis.select.budget import budget
 from trellis.skeleton.choosing import chooser
-from trellis.skeleton.shrink import COURSES, Course, Maker, frame_of
+from trellis.skeleton.shrink import COURSES, Course, Maker, Small, view_of
 from trellis.train import accuracies
 
 SPARSITIES = (0.9, 0.95, 0.99, 0.999, 0.9995)
 T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 
 
+ONE = "one try"
+KEYS = ("data", "length", "part", "sparsity")
+VIEWS = {"camera's frame": {"frame": "camera"}, "recorded size": {"size": "recorded"}}
 LIKE_THE_PAPER = ("magnitude by layer", "chains")  # chosen by magnitude alone
 METHODS = {
     "MP by layer": "magnitude by layer",
@@ -49,8 +53,11 @@ METHODS = {
 def parts(course: Course) -> dict[str, tuple[Course, str]]:
     """The course with its basis of time, and with one thing changed; then every way of choosing,
     gradually and at once, taught and not."""
+    default, course = course, replace(course, tries=1)
     found = {
-        "default": (course, "cosines"),
+        "default": (default, "cosines"),
+        ONE: (course, "cosines"),
+        "recorded size": (course, "cosines"),
         "moments": (course, "chunks"),
         "camera's frame": (course, "cosines"),
         "not augmented": (replace(course, augmentation=None), "cosines"),
@@ -65,7 +72,7 @@ def parts(course: Course) -> dict[str, tuple[Course, str]]:
                     rarer = 10 * way.recipe.prune_every
                     way = replace(way, recipe=replace(way.recipe, prune_every=rarer))
                 found[f"{when}, {method}{taught}"] = way, "cosines"
-    del found["gradual, viterbi"]  # the default
+    del found["gradual, viterbi"]  # that is one try of the default
     return found
 
 
@@ -84,8 +91,8 @@ class Bench:
         """What becomes of one part: a row for each network, dense ones too."""
         found = []
         for number, fold in enumerate(self.data.folds):
-            frame = "camera" if name == "camera's frame" else frame_of(self.data.layout)
-            recogniser = skeleton.Recogniser.fresh(self.data, fold, basis=basis, frame=frame)
+            view = view_of(self.data.layout) | VIEWS.get(name, {})
+            recogniser = skeleton.Recogniser.fresh(self.data, fold, basis=basis, **view)
             labels = torch.from_numpy(recogniser.labels(self.data))
 
             def inputs(chosen: Any, recogniser: Any = recogniser) -> torch.Tensor:
@@ -100,7 +107,7 @@ class Bench:
             tested = inputs(fold.test), labels[fold.test].to(self.options.device)
             if course.method == "chains":
                 maker.choose = Pooled(recogniser.model, self.pool)
-            key = fold.name, basis, frame, course.augmentation is None, course.teachers > 0
+            key = fold.name, basis, *view.values(), course.augmentation is None, course.teachers > 0
             if key not in self.dense:  # parts differ in what comes after
                 self.dense[key] = maker.train(self.seeds)
             dense = self.dense[key]
@@ -108,21 +115,29 @@ class Bench:
             starts = {n: torch.stack([w[seed] for seed, _ in cells]) for n, w in dense.items()}
             targets = [budget(maker.connections, s) for _, s in cells]
             seeds = [seed for seed, _ in cells]
-            small = maker.shrink(starts, targets, seeds, maker.teachers(dense))
-            masks = torch.cat([mask.flatten(1) for mask in small.masks.values()], 1)
-            kept = masks.sum(1).tolist()
-            top1 = accuracies(maker.forward, small.weights, *tested).tolist()
-            rows = [(0.0, s, t, maker.connections) for s, t in zip(
-                self.seeds, accuracies(maker.forward, dense, *tested).tolist(), strict=True
-            )]  # fmt: skip
-            rows += [(s, seed, t, k) for (seed, s), t, k in zip(cells, top1, kept, strict=True)]
-            found += [
-                {"data": kind(self.data.source), "synthetic": self.data.synthetic, "part": name,
-                 "length": self.options.length, "sparsity": s,
-                 "case": seed if len(self.data.folds) == 1 else number,
-                 "top1": round(100 * t, 4), "kept": int(k), "total": maker.connections}
-                for s, seed, t, k in rows
-            ]  # fmt: skip
+            tried = maker.shrink(starts, targets, seeds, maker.teachers(dense))
+            made = {name: tried.best(course.tries)}
+            if course.tries > 1:
+                first = slice(None, None, course.tries)
+                made[ONE] = Small(*({n: t[first] for n, t in p.items()} for p in tried[:2]),
+                                  tried.losses[first])  # fmt: skip
+            whole = accuracies(maker.forward, dense, *tested).tolist()
+            for part, small in made.items():
+                masks = torch.cat([mask.flatten(1) for mask in small.masks.values()], 1)
+                top1 = accuracies(maker.forward, small.weights, *tested).tolist()
+                rows = [(0.0, s, t, maker.connections) for s, t in zip(
+                    self.seeds, whole, strict=True
+                )]  # fmt: skip
+                rows += [(s, seed, t, k) for (seed, s), t, k in zip(
+                    cells, top1, masks.sum(1).tolist(), strict=True
+                )]  # fmt: skip
+                found += [
+                    {"data": kind(self.data.source), "synthetic": self.data.synthetic,
+                     "part": part, "length": self.options.length, "sparsity": s,
+                     "case": seed if len(self.data.folds) == 1 else number,
+                     "top1": round(100 * t, 4), "kept": int(k), "total": maker.connections}
+                    for s, seed, t, k in rows
+                ]  # fmt: skip
         return found
 
 
@@ -207,11 +222,13 @@ def tables(rows: list[dict[str, Any]]) -> str:
                 cell(list(by[part, s].values())) if (part, s) in by else "" for s in sparsities
             ]
             lines.append(f"| {part} | {' | '.join(cells)} |")
-        lines += ["\nAgainst the default, paired, with 95 % intervals:\n", head]
-        for part in list(done)[1:]:
+        lines += [f"\nAgainst {ONE} of the default, paired, with 95 % intervals:\n", head]
+        for part in done:
+            if part == ONE:
+                continue
             cells = [
-                difference(by["default", s], by[part, s])
-                if (part, s) in by and ("default", s) in by and s
+                difference(by[ONE, s], by[part, s])
+                if (part, s) in by and (ONE, s) in by and s
                 else ""
                 for s in sparsities
             ]
@@ -243,15 +260,14 @@ def main() -> int:
         for name in options.parts:
             course, basis = everything[name]
             course = course.times(options.length)
-            mine = (kind(source), name, options.length)
-            have = {
-                row["sparsity"] for row in rows if (row["data"], row["part"], row["length"]) == mine
-            }
-            wanted = [s for s in options.sparsity if s not in have]
+            have = {tuple(row[key] for key in KEYS) for row in rows}
+            mine = (kind(source), options.length, name)
+            wanted = [s for s in options.sparsity if (*mine, s) not in have]
             if not wanted or time.monotonic() - began > options.seconds:
                 continue
             bench = bench or Bench(source, options)
-            made = [r for r in bench.rows(name, course, basis, wanted) if r["sparsity"] not in have]
+            made = bench.rows(name, course, basis, wanted)
+            made = [row for row in made if tuple(row[key] for key in KEYS) not in have]
             with store.open("a") as file:
                 file.writelines(json.dumps(row) + "\n" for row in made)
             rows += made

@@ -5,6 +5,7 @@
 
 #include "chunk.h"
 #include "cosine.h"
+#include "size.h"
 #include "turn.h"
 #include "finite.h"
 #include "frame.h"
@@ -18,6 +19,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t length);
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t length) {
     static float recording[MOST * FRAME], input[JOINTS * CHUNKS * 3];
     static const unsigned roots[1] = {1}, body[4] = {0, 1, 0, 2};
+    static const unsigned bones[4] = {1, 0, 2, 1};
     int places[COLUMNS], columns = 0;
     size_t frames = 0, at = 0;
     /* Copies of their own, so that reading a byte too many is seen. */
@@ -58,6 +60,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t length) {
         trellis_turn(input, JOINTS, CHUNKS, body);
         for (int i = 0; i < JOINTS * CHUNKS * 3; i++)
             if (!(fabsf(input[i]) <= 2e10f)) abort();
+        trellis_size(input, JOINTS, CHUNKS, bones, 2, 0.5f);
+        if (!trellis_finite(input, JOINTS * CHUNKS * 3)) abort();
         /* Any number of chunks: what lies beyond the table and the work memory is seen. */
         const size_t chunks = 1 + length % CHUNKS, count = JOINTS * chunks * 3;
         float *made = malloc(count * sizeof *made), *work = malloc(chunks * 3 * sizeof *work);

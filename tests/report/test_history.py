@@ -56,6 +56,32 @@ def test_it_names_frame_and_basis_where_they_are_not_the_commands_own(
         assert f"the basis of {basis}" in seen and f"the frame of the {frame}" in seen
 
 
+@pytest.mark.parametrize("size", ["recorded", "alike"])
+def test_it_names_the_size_where_it_is_not_the_commands_own(tmp_path: Path, size: str) -> None:
+    trained = told(tmp_path, {"step": "train"}, body=False, size=size)
+    assert option(trained["command"], "--size") == (None if size == "recorded" else size)
+    shrunk = told(tmp_path, SHRINK, body=False, size=size)
+    assert option(shrunk["command"], "--size") == (None if size == "alike" else size)
+    words = {"recorded": "in the size that was recorded", "alike": "by the length of bones"}
+    for page in (trained, shrunk):
+        assert words[size] in dict(page["facts"])["What it sees"]
+
+
+@pytest.mark.parametrize("name", ["quick", "default"])
+@pytest.mark.parametrize("tries", [1, 2, 4])
+def test_it_names_tries(tmp_path: Path, name: str, tries: int) -> None:
+    course = course_named(name, tries=tries)
+    recipe = {"name": course.recipe.name}
+    step = SHRINK | {"course": course.to_dict(), "recipe": recipe, "losses": [0.5] * tries}
+    page = told(tmp_path, step, body=False)
+    own = course_named(name).tries
+    assert option(page["command"], "--tries") == (None if tries == own else str(tries))
+    assert dict(page["facts"]).get("Chosen", "").startswith(f"of {tries} tries") == (tries > 1)
+    before = {"recipe": recipe, "course": {"teachers": 0}}  # a model of an earlier release
+    page = told(tmp_path, SHRINK | before, body=False)
+    assert option(page["command"], "--tries") == (None if own == 1 else "1")
+
+
 @pytest.mark.parametrize("teachers", [0, 1, 4])
 def test_it_names_teachers(tmp_path: Path, teachers: int) -> None:
     course = course_named("quick", teachers=teachers).to_dict()

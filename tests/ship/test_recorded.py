@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 import trellis
-from tests.ship.c.test_main import described, outputs, recogniser, recording, rows
+from tests.ship.c.test_main import ARM, described, outputs, recogniser, recording, rows
 from tests.ship.firmware.emulator import emulated_recording
 from tests.ship.tools import SANITIZED, compiled, ran, tool
 from tests.ship.wasm.node import under_node
@@ -93,11 +93,19 @@ FORMS: dict[str, Form] = {
 
 
 @pytest.mark.parametrize(
-    ("basis", "body"), [("chunks", None), ("cosines", None), ("cosines", (0, 2, 0, 1))]
+    ("basis", "body", "sized"),
+    [
+        ("chunks", None, False),
+        ("cosines", None, False),
+        ("chunks", None, True),
+        ("cosines", (0, 2, 0, 1), True),
+    ],
 )
 @pytest.mark.parametrize("form", FORMS)
-def test_equal(form: str, basis: str, body: tuple[int, ...] | None, tmp_path: Path) -> None:
-    one = recogniser(12, basis, body)
+def test_equal(
+    form: str, basis: str, body: tuple[int, ...] | None, sized: bool, tmp_path: Path
+) -> None:
+    one = recogniser(12, basis, body, ARM.bones if sized else ())
     given = [10 + recording(frames) for frames in LENGTHS]
     wanted = np.stack([outputs(one, frames) for frames in given])
     assert np.ptp(wanted) > 0

@@ -162,3 +162,59 @@ def test_frames_that_are_none() -> None:
         Normalisation.fit(x, FPHA, "body")
     with pytest.raises(TrellisError, match=r"body is \(1, 2\): give four joints"):
         Normalisation((0,), 1.0, (1, 2))
+
+
+def sized(x: Array, sizes: Array) -> Array:
+    """The same skeletons, each so many times as large, wherever it is."""
+    return (x * sizes[:, None, None]).astype(np.float32)
+
+
+@given(seed=st.integers(0, 99), by=places)
+def test_alike_it_matters_neither_how_large_a_skeleton_is_nor_where(
+    seed: int, by: tuple[float, float, float]
+) -> None:
+    x = people(seed)
+    sizes = np.exp(np.random.default_rng(seed).uniform(-2, 2, len(x))).astype(np.float32)
+    for frame in ("camera", "body"):
+        fitted = Normalisation.fit(x, NW_UCLA, frame, "alike")
+        other = moved(sized(x, sizes), by)
+        np.testing.assert_allclose(fitted(other), fitted(x), atol=2e-3)
+        again = Normalisation.fit(other, NW_UCLA, frame, "alike")
+        assert again.scale == pytest.approx(fitted.scale, rel=1e-3)
+        assert np.abs(Normalisation.fit(x, NW_UCLA, frame)(other) - fitted(x)).max() > 0.01
+
+
+@given(seed=st.integers(0, 99))
+def test_alike_all_have_bones_of_one_mean_length_and_the_spread_is_one(seed: int) -> None:
+    x = people(seed)
+    fitted = Normalisation.fit(x, NW_UCLA, size="alike")
+    points = fitted(x).reshape(4, 20, -1, 3)
+    lengths = [np.linalg.norm(points[:, a] - points[:, b], axis=-1) for a, b in NW_UCLA.bones]
+    np.testing.assert_allclose(np.mean(lengths, axis=(0, 2)), 1 / fitted.scale, rtol=1e-4)
+    assert fitted(x).std() == pytest.approx(1, rel=1e-4) and fitted.size == "alike"
+    assert Normalisation.from_dict(json.loads(json.dumps(fitted.to_dict()))) == fitted
+
+
+def test_a_skeleton_without_length_stays_as_large_as_it_is() -> None:
+    x = recordings(0)
+    x[1] = np.tile(x[1, :1], (3, 1))  # three joints that move as one
+    plain, alike = Normalisation((0,), 2.0), Normalisation((0,), 2.0, bones=ARM.bones)
+    np.testing.assert_array_equal(alike(x)[1], plain(x)[1])
+    assert not np.allclose(alike(x)[0], plain(x)[0])
+
+
+def test_sizes_that_are_none() -> None:
+    x = recordings(0)
+    with pytest.raises(TrellisError, match="size='tall' is unknown: it is recorded or alike"):
+        Normalisation.fit(x, ARM, size="tall")
+    dots = Layout("dots", ("a", "b", "c"), (-1, -1, -1))
+    with pytest.raises(TrellisError, match="'dots' has no bones to tell a skeleton's size by"):
+        Normalisation.fit(x, dots, size="alike")
+
+
+def test_a_model_saved_before_sizes_were_told_has_them_as_recorded() -> None:
+    old = {"roots": [0], "scale": 2.0, "body": None}
+    assert Normalisation.from_dict(old) == Normalisation((0,), 2.0)
+    for bones in ([[0]], [[0, "a"]], 3, [[0, 1, 2]]):
+        with pytest.raises(TrellisError, match="is not a normalisation"):
+            Normalisation.from_dict(old | {"bones": bones})

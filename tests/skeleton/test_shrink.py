@@ -136,6 +136,37 @@ def test_labels_are_smoothed_for_a_network_that_learns_alone_and_not_for_one_tha
     ]  # fmt: skip
 
 
+def test_of_many_tries_the_one_that_fits_best_is_taken() -> None:
+    three, one = course(tries=3), course()
+    outcome, alone = made(three, keep=60), made(one, keep=60)
+    assert same(outcome.dense, alone.dense)  # which is trained once
+    losses = outcome.small.history[-1]["losses"]
+    assert len(losses) == len(set(losses)) == 3
+    assert losses[0] == pytest.approx(alone.small.history[-1]["losses"][0], abs=2e-4)
+    x = torch.from_numpy(outcome.small.inputs([DATA.sequences[i] for i in FOLD.train]))
+    with torch.no_grad():
+        said = outcome.small.model(x)
+    own = torch.nn.functional.cross_entropy(said, torch.from_numpy(DATA.labels[FOLD.train]))
+    assert float(own) == pytest.approx(min(losses), abs=2e-4)
+    assert trellis.masks_of(outcome.small.model).kept == 60
+
+
+def test_tries_go_on_after_a_kill_and_a_search_tries_once(tmp_path: Path) -> None:
+    def kill(now: str, training: Training) -> None:
+        if now == "tuning" and training.epochs_done == 11:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trellis.train.checkpoint.EVERY", 0.0)
+        with pytest.raises(KeyboardInterrupt):
+            made(course(tries=2), keep=60, folder=tmp_path, watch=kill)
+    resumed = made(course(tries=2), keep=60, folder=tmp_path)
+    assert same(resumed.small, made(course(tries=2), keep=60).small)
+    once, twice = (made(course(tries=tries), at_least=0.5) for tries in (1, 2))
+    assert (once.curve, once.kept) == (twice.curve, twice.kept)
+    assert len(twice.small.history[-1]["losses"]) == 2
+
+
 def test_a_search_never_looks_at_test_recordings() -> None:
     outcome = made(at_least=0.5)
     sequences = list(DATA.sequences)
@@ -215,6 +246,9 @@ def test_refusals() -> None:
         made(keep=8)
     with pytest.raises(TrellisError, match="teachers=-1 is not a whole number from 0 up"):
         course(teachers=-1)
+    for tries in (0, -1, True, 1.5):
+        with pytest.raises(TrellisError, match=f"tries={tries} is not a whole number from 1 up"):
+            course(tries=tries)
     with pytest.raises(TrellisError, match=r"weight=0.0 lets 2 teachers teach nothing"):
         course(weight=0.0)
     with pytest.raises(TrellisError, match="'best' is unknown: viterbi, synflow"):

@@ -67,6 +67,13 @@ Frame = Annotated[
         "and faces the same way, for skeletons that say which joints tell."
     ),
 ]
+Size = Annotated[
+    Literal["recorded", "alike"],
+    arg(
+        help="How large skeletons are. alike: as if all had bones of the same mean length, so that "
+        "it does not matter who moves nor, in pictures, how far away."
+    ),
+]
 
 
 def train(
@@ -92,6 +99,7 @@ def train(
     channels: Kinds = ("coordinates",),
     basis: Basis = "chunks",
     frame: Frame = "camera",
+    size: Size = "recorded",
     augment: Augment = False,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
@@ -119,8 +127,9 @@ def train(
     if bones != "free":
         options |= {"adjacency": data.layout.adjacency(), "edges": bones}
     fresh = skeleton.Recogniser.fresh(
-        data, chosen, chunks=chunks, kinds=channels, basis=basis, frame=frame, seed=seed, **options
-    )
+        data, chosen, chunks=chunks, kinds=channels, basis=basis, frame=frame, size=size,
+        seed=seed, **options,
+    )  # fmt: skip
     checkpoint = out / CHECKPOINT
     with held_folder(out, overwrite=overwrite):
         resumed = checkpoint.exists()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
+from ..skeleton.shrink import COURSES
 from ..train import RECIPES
 from ..train.provenance import in_words
 
@@ -14,18 +16,20 @@ Step = Mapping[str, Any]
 
 
 def commands(
-    history: Sequence[Step], architecture: Mapping[str, Any], frame: str = "camera"
+    history: Sequence[Step],
+    architecture: Mapping[str, Any],
+    view: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
     """The command lines of a model's history, as far as it tells; ``architecture`` are the options
-    of its training that the history leaves out, by name; ``frame`` is the one that `trellis shrink`
+    of its training that the history leaves out, by name; ``view`` are those that `trellis shrink`
     takes by itself for such skeletons.
 
     >>> train = {"step": "train", "source": "hands45", "fold": "1:1", "seed": 3}
     >>> commands([train | {"recipe": {"name": "quick", "epochs": 5}}], {"heads": 2, "blocks": 1})
     ['trellis train hands45 --fold 1:1 --recipe quick --epochs 5 --seed 3 --heads 2 --out dense']
-    >>> shrink = {"step": "shrink", "source": "hands45", "kept": 9, "course": {"teachers": 4}}
-    >>> commands([shrink], {"basis": "chunks", "frame": "camera"}, "body")
-    ['trellis shrink --data hands45 --keep 9 --teachers 4 --basis chunks --frame camera']
+    >>> shrink = {"step": "shrink", "source": "hands45", "kept": 9, "course": {"tries": 2}}
+    >>> commands([shrink], {"basis": "chunks", "frame": "camera"}, {"frame": "body"})
+    ['trellis shrink --data hands45 --keep 9 --tries 2 --basis chunks --frame camera']
     """
     found, last = [], "dense"
     for step in history:
@@ -52,8 +56,9 @@ def commands(
             line += ["--course", "quick"] if course.endswith("quick") else []
             length = step.get("length", 1)
             line += ["--length", f"{length:g}"] if length != 1 else []
+            line += ["--tries", str(tries)] if (tries := _odd_tries(step)) else []
             line += ["--teachers", str(teachers)] if (teachers := teachers_of(step)) else []
-            line += [*_training(step), *_architecture(architecture, basis="cosines", frame=frame)]
+            line += [*_training(step), *_architecture(architecture, basis="cosines", **view)]
         else:
             continue
         found.append(shlex.join(["trellis", *line]))
@@ -62,7 +67,7 @@ def commands(
 
 _DEFAULTS = {"heads": 16, "filters": 128, "blocks": 1, "shared": False, "combine": "concat",
              "bias": False, "bones": "free", "chunks": 32, "channels": ("coordinates",),
-             "basis": "chunks", "frame": "camera"}  # fmt: skip
+             "basis": "chunks", "frame": "camera", "size": "recorded"}  # fmt: skip
 
 
 def _architecture(given: Mapping[str, Any], **changes: str) -> list[str]:
@@ -101,6 +106,16 @@ def _training(step: Step) -> list[str]:
 def teachers_of(step: Step) -> int:
     """How many dense networks taught the one that a step made."""
     return int((step.get("course") or {}).get("teachers", 0))
+
+
+def _odd_tries(step: Step) -> int | None:
+    """How many tries a course took, where that is not what it takes by itself."""
+    course = step.get("course")
+    if course is None:
+        return None
+    quick = str(step.get("recipe", {}).get("name")).endswith("quick")
+    tries = int(course.get("tries", 1))
+    return None if tries == COURSES["quick" if quick else "default"].tries else tries
 
 
 def known(history: Sequence[Step], name: str) -> Any:

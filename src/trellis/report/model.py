@@ -13,7 +13,7 @@ from ..paths.audit import Audit
 from ..saved.folder import is_saved
 from ..skeleton import Evaluation, Fold, Recogniser, Skeletons
 from ..skeleton.pose import mean_pose
-from ..skeleton.shrink import frame_of
+from ..skeleton.shrink import view_of
 from ..skeleton.skeletons import Indices
 from ..train.provenance import versions
 from .confusion import of_matrix
@@ -120,7 +120,7 @@ def model_report(models: Models, data: Skeletons | None, fold: Fold | None) -> d
         facts=_facts(models, audit, data, fold),
         notes=(),
         missing=_missing(models, data, is_pruned),
-        command=" && ".join(commands(history, _architecture(model), frame_of(model.layout)))
+        command=" && ".join(commands(history, _architecture(model), view_of(model.layout)))
         or "unknown: this model has no history",
         axis="kept",
         rows=rows,
@@ -145,7 +145,7 @@ def model_report(models: Models, data: Skeletons | None, fold: Fold | None) -> d
 def _architecture(model: Recogniser) -> dict[str, Any]:
     """What the command line of its training was told of the network."""
     own = {"chunks": model.chunks, "channels": model.kinds, "basis": model.basis,
-           "frame": model.normalisation.frame}  # fmt: skip
+           "frame": model.normalisation.frame, "size": model.normalisation.size}  # fmt: skip
     form = model.model.described()
     bones = "fixed" if form["fixed"] else "limit" if form["limited"] else "free"
     return model.model.sizes | own | {"bones": bones}
@@ -158,6 +158,9 @@ def _warnings(model: Recogniser) -> list[str]:
         "SYNTHETIC DATA: trained on recordings that a program made. Figures say how networks "
         "compare, not how well anything recognises real recordings."
     ]
+
+
+_SIZES = {"recorded": "that was recorded", "alike": "of all, by the length of bones"}
 
 
 def _facts(
@@ -177,14 +180,18 @@ def _facts(
          f"chunks, {sizes['blocks']} block{'s' * (sizes['blocks'] > 1)}: {audit.total:,} weights")
     )  # fmt: skip
     waves = " (waves over the whole recording)" if model.basis == "cosines" else " (moments)"
+    seen = model.normalisation
     found.append(
         ("What it sees", f"{', '.join(model.kinds)} in the basis of {model.basis}{waves}, in the "
-         f"frame of the {model.normalisation.frame}")
+         f"frame of the {seen.frame}, in the size {_SIZES[seen.size]}")
     )  # fmt: skip
     if "course" in (history[-1] if history else {}):
         count = teachers_of(history[-1])
         taught = f"{count} dense network{'s' * (count > 1)} and labels" if count else "labels alone"
         found.append(("Taught by", taught))
+        tries = len(history[-1].get("losses", ()))
+        if tries > 1:
+            found.append(("Chosen", f"of {tries} tries, by the loss on training recordings"))
     found += [(f"Step {n}: {step.get('step', '?')}", told(step)) for n, step in
               enumerate(history, 1)]  # fmt: skip
     found += spent(history)

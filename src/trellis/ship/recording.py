@@ -21,9 +21,10 @@ class Recording:
 
     The origin is the mean position, over time, of the joints whose numbers are ``roots``. With
     ``body``, four joints (bottom, top, left, right), it is also turned as a whole, so that the
-    average body stands upright, y, and faces the same way, from left to right along x. The
-    network reads (joints, chunks · 3): x y z of every chunk or, where ``basis`` is ``"cosines"``,
-    x y z of every coefficient of the orthonormal cosine transform (DCT-II) over the chunks.
+    average body stands upright, y, and faces the same way, from left to right along x. With
+    ``bones``, pairs of joints, it is also divided by their mean length over time. The network
+    reads (joints, chunks · 3): x y z of every chunk or, where ``basis`` is ``"cosines"``, x y z of
+    every coefficient of the orthonormal cosine transform (DCT-II) over the chunks.
 
     >>> Recording(("shoulder", "hand"), chunks=4, roots=(0,), scale=0.5).notes()["chunks"]
     4
@@ -35,14 +36,15 @@ class Recording:
     scale: float
     basis: str = "chunks"
     body: Sequence[int] | None = None
+    bones: Sequence[tuple[int, int]] = ()
 
     def __post_init__(self) -> None:
         if self.basis not in BASES:
             raise TrellisError(f"basis={self.basis!r} is none of {', '.join(map(repr, BASES))}")
 
     def notes(self) -> dict[str, Any]:
-        """As it lies in a ``.trellis`` file, where no basis means chunks, and no body
-        the camera's frame."""
+        """As it lies in a ``.trellis`` file, where no basis means chunks, no body the
+        camera's frame, and no bones the size that was recorded."""
         return {
             "joints": list(self.joints),
             "chunks": int(self.chunks),
@@ -50,6 +52,7 @@ class Recording:
             "scale": float(self.scale),
             **({} if self.basis == "chunks" else {"basis": self.basis}),
             **({} if self.body is None else {"body": [int(joint) for joint in self.body]}),
+            **({"bones": [[int(j) for j in bone] for bone in self.bones]} if self.bones else {}),
         }
 
 

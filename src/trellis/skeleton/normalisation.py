@@ -12,9 +12,11 @@ from ..errors import TrellisError
 from .layout import Layout
 
 FRAMES = ("camera", "body")
+SIZES = ("recorded", "alike")
 # Of a body's height or its span, whichever is larger: an axis that short points nowhere. Single
 # precision, in which devices compute (turn.h has the same rule), is sure of a hundredth of it.
 _NOWHERE = 1e-4
+_NOTHING = 1e-9  # bones that short on average have no size (size.h has the same rule)
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,10 @@ class Normalisation:
     not matter where the recording took place, while its motion stays. With ``body``, four joints
     (bottom, top, left, right), the recording is also turned as a whole, so that its average body
     stands upright and faces the same way: y is from bottom to top, x from left to right. Then it
-    does not matter where the camera stood. ``scale`` is one number, learnt from the training
-    split: the standard deviation of the centred coordinates.
+    does not matter where the camera stood. With ``bones``, pairs of joints, it is also divided by
+    their mean length over time: then it matters neither how tall somebody is nor, where
+    coordinates are a picture's, how far away. ``scale`` is one number, learnt from the training
+    split: the standard deviation of what has become of the coordinates by then.
 
     >>> x = np.zeros((1, 2, 6), np.float32)     # one recording, two joints, two chunks
     >>> x[0, :, ::3] = [[10, 12], [14, 16]]     # x of both joints, over time
@@ -38,6 +42,7 @@ class Normalisation:
     roots: tuple[int, ...]
     scale: float
     body: tuple[int, ...] | None = None
+    bones: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.scale) and self.scale > 0):
@@ -49,7 +54,13 @@ class Normalisation:
             raise TrellisError(f"body is {self.body!r}: give four joints, bottom, top, left, right")
 
     @classmethod
-    def fit(cls, x: NDArray[np.float32], layout: Layout, frame: str = FRAMES[0]) -> Normalisation:
+    def fit(
+        cls,
+        x: NDArray[np.float32],
+        layout: Layout,
+        frame: str = FRAMES[0],
+        size: str = SIZES[0],
+    ) -> Normalisation:
         """Learn the scale from chunked training recordings, (recordings, joints, chunks * 3)."""
         if frame not in FRAMES:
             raise TrellisError(f"frame={frame!r} is unknown: it is {' or '.join(FRAMES)}")
@@ -59,13 +70,26 @@ class Normalisation:
                 "by: take the camera's frame, or give its layout.json a 'body' of four joints, "
                 "bottom, top, left and right"
             )
-        plain = cls(tuple(layout.roots), 1.0, layout.body if frame == "body" else None)
+        if size not in SIZES:
+            raise TrellisError(f"size={size!r} is unknown: it is {' or '.join(SIZES)}")
+        if size == "alike" and not layout.bones:
+            raise TrellisError(
+                f"the layout {layout.name!r} has no bones to tell a skeleton's size by: take the "
+                "size as recorded, or give its layout.json 'parents'"
+            )
+        body = layout.body if frame == "body" else None
+        plain = cls(tuple(layout.roots), 1.0, body, layout.bones if size == "alike" else ())
         return replace(plain, scale=float(plain(x).std(dtype=np.float64)))
 
     @property
     def frame(self) -> str:
         """Whose frame coordinates are in: the camera's or the body's."""
         return "camera" if self.body is None else "body"
+
+    @property
+    def size(self) -> str:
+        """Whether skeletons are as large as they were recorded, or all alike."""
+        return "alike" if self.bones else "recorded"
 
     def __call__(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
         """(recordings, joints, chunks * 3), the same shape out."""
@@ -74,11 +98,14 @@ class Normalisation:
             points = found.reshape(*x.shape[:2], -1, 3)
             turns = body_axes(points.mean(axis=2, dtype=np.float64)[:, list(self.body)])
             found = np.einsum("njmc,nac->njma", points, turns.astype(np.float32)).reshape(x.shape)
+        if self.bones:
+            found = found / bone_lengths(found, self.bones).astype(np.float32)[:, None, None]
         return (found / np.float32(self.scale)).astype(np.float32)
 
     def to_dict(self) -> dict[str, Any]:
         body = None if self.body is None else list(self.body)
-        return {"roots": list(self.roots), "scale": self.scale, "body": body}
+        bones = [list(bone) for bone in self.bones]
+        return {"roots": list(self.roots), "scale": self.scale, "body": body, "bones": bones}
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Normalisation:
@@ -88,6 +115,7 @@ class Normalisation:
                 tuple(int(joint) for joint in roots),
                 float(given["scale"]),
                 None if body is None else tuple(int(joint) for joint in body),
+                tuple((int(one), int(other)) for one, other in given.get("bones", ())),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise TrellisError(f"{given!r} is not a normalisation: {error}") from None
@@ -114,6 +142,20 @@ def body_axes(points: NDArray[np.float64]) -> NDArray[np.float64]:
     lost = np.minimum(height, width) <= _NOWHERE * np.maximum(height, span)
     turns[lost[:, 0]] = np.eye(3)
     return turns
+
+
+def bone_lengths(x: NDArray[np.float32], bones: tuple[tuple[int, int], ...]) -> NDArray[np.float64]:
+    """(recordings, joints, chunks * 3) -> (recordings,): the mean length of the bones, over time; 1
+    of a recording whose bones have none.
+
+    >>> arm = np.array([[[0, 0, 0], [0, 3, 4]], [[7, 7, 7], [7, 7, 7]]], np.float32)
+    >>> bone_lengths(arm, ((0, 1),))
+    array([5., 1.])
+    """
+    points = x.reshape(*x.shape[:2], -1, 3).astype(np.float64)
+    one, other = (list(ends) for ends in zip(*bones, strict=True))
+    found = np.linalg.norm(points[:, one] - points[:, other], axis=-1).mean(axis=(1, 2))
+    return np.where(found > _NOTHING, found, 1.0)
 
 
 def _centred(x: NDArray[np.float32], roots: tuple[int, ...]) -> NDArray[np.float32]:

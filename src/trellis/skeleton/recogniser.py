@@ -73,6 +73,7 @@ class Recogniser:
         for name, chosen in (
             ("roots", self.normalisation.roots),
             ("body", self.normalisation.body or ()),
+            ("bones", [joint for bone in self.normalisation.bones for joint in bone]),
         ):
             if not all(0 <= joint < joints for joint in chosen):
                 raise TrellisError(f"the normalisation's {name} are {chosen}, of {joints} joints")
@@ -99,15 +100,17 @@ class Recogniser:
         kinds: Sequence[str] = COORDINATES,
         basis: str = BASES[0],
         frame: str = "camera",
+        size: str = "recorded",
         seed: int = 0,
         **options: Any,
     ) -> Recogniser:
         """Untrained, for the classes and joints of ``data``, normalised by a fold's training
-        recordings, seen in the ``frame`` of the ``"camera"`` or turned into that of the ``"body"``.
-        ``options`` are those of `GCN`: ``heads``, ``filters``, ``blocks``, …
+        recordings, seen in the ``frame`` of the ``"camera"`` or turned into that of the ``"body"``,
+        in the ``size`` that they were ``"recorded"`` in or all ``"alike"``. ``options`` are those
+        of `GCN`: ``heads``, ``filters``, ``blocks``, …
         """
         inputs = chunked([data.sequences[i] for i in fold.train], chunks)
-        normalisation = Normalisation.fit(inputs, data.layout, frame)
+        normalisation = Normalisation.fit(inputs, data.layout, frame, size)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             channels = Channels.of(data.layout, kinds, basis).count(chunks)

@@ -4,7 +4,7 @@ from .checkpoint import read_checkpoint, remove_checkpoint, run, write_checkpoin
 from .recipe import RECIPES, Recipe, recipe_named
 from .stacked import Forward, Weights, forward_of, stack, unstack
 from .teachers import Teachers
-from .training import Training, accuracies, predictions
+from .training import Training, accuracies, losses, predictions
 
 __all__ = [
     "RECIPES",
@@ -15,6 +15,7 @@ __all__ = [
     "Weights",
     "accuracies",
     "forward_of",
+    "losses",
     "predictions",
     "read_checkpoint",
     "recipe_named",

@@ -209,13 +209,25 @@ def autocast(precision: str, device: torch.device) -> torch.autocast:
 
 
 @torch.no_grad()
+def answers(forward: Forward, weights: Weights, x: Tensor, batch: int = 600) -> Tensor:
+    """What each network says of each recording: (networks, recordings, classes)."""
+    count = len(next(iter(weights.values())))
+    found = [forward(weights, part.expand(count, *part.shape)) for part in x.split(batch)]
+    return torch.cat(found, dim=1)
+
+
 def predictions(forward: Forward, weights: Weights, x: Tensor, batch: int = 600) -> Tensor:
     """The class each network gives each recording: (networks, recordings)."""
-    count = len(next(iter(weights.values())))
-    found = [forward(weights, part.expand(count, *part.shape)).argmax(2) for part in x.split(batch)]
-    return torch.cat(found, dim=1)
+    return answers(forward, weights, x, batch).argmax(2)
 
 
 def accuracies(forward: Forward, weights: Weights, x: Tensor, y: Tensor) -> Tensor:
     """The share of recordings each network gets right: (networks,)."""
     return (predictions(forward, weights, x) == y).float().mean(1)
+
+
+def losses(forward: Forward, weights: Weights, x: Tensor, y: Tensor) -> Tensor:
+    """The mean cross entropy of each network on recordings as they are: (networks,)."""
+    said = answers(forward, weights, x)
+    each = F.cross_entropy(said.transpose(1, 2), y.expand(len(said), -1), reduction="none")
+    return each.mean(1)

@@ -22,17 +22,20 @@ CLASSES = ('say "hi"', "point, slowly", "wave??/")  # what C would take amiss
 
 
 def recogniser(
-    chunks: int = 4, basis: str = "chunks", body: tuple[int, ...] | None = None
+    chunks: int = 4,
+    basis: str = "chunks",
+    body: tuple[int, ...] | None = None,
+    bones: tuple[tuple[int, int], ...] = (),
 ) -> Recogniser:
     gcn = GCN(nodes=3, channels=chunks * 3, classes=3, heads=4, filters=6)
     trellis.prune(gcn, torch.zeros(1, 3, chunks * 3), sparsity=0.6)
-    normalisation = Normalisation(ARM.roots, 0.37, body)
+    normalisation = Normalisation(ARM.roots, 0.37, body, bones)
     return Recogniser(gcn, chunks, normalisation, CLASSES, ARM, basis=basis)
 
 
 def described(one: Recogniser) -> dict[str, Any]:
     how = one.normalisation
-    made = Recording(ARM.joints, one.chunks, how.roots, how.scale, one.basis, how.body)
+    made = Recording(ARM.joints, one.chunks, how.roots, how.scale, one.basis, how.body, how.bones)
     return {"classes": one.classes, "recording": made}
 
 

@@ -22,6 +22,8 @@ JOINTS = ("hip", "knee", "foot", "hand")
 ROOTS, SCALE = (1, 3), 0.37
 Array = NDArray[np.float32]
 Body = tuple[int, ...] | None
+Bones = tuple[tuple[int, int], ...]
+BONES: Bones = ((0, 1), (1, 2), (0, 3))
 
 
 @pytest.fixture(autouse=True)
@@ -34,12 +36,12 @@ def moving(frames: int, far: float) -> Array:
     return (far + rng.normal(size=(frames, len(JOINTS), 3))).astype(np.float32)
 
 
-def made(x: Array, chunks: int, basis: str, body: Body = None) -> Array:
-    return recorded(x, Recording(JOINTS, chunks, ROOTS, SCALE, basis, body).notes())
+def made(x: Array, chunks: int, basis: str, body: Body = None, bones: Bones = ()) -> Array:
+    return recorded(x, Recording(JOINTS, chunks, ROOTS, SCALE, basis, body, bones).notes())
 
 
-def wanted(x: Array, chunks: int, body: Body = None) -> Array:
-    return Normalisation(ROOTS, SCALE, body)(chunked([x], chunks))[0]
+def wanted(x: Array, chunks: int, body: Body = None, bones: Bones = ()) -> Array:
+    return Normalisation(ROOTS, SCALE, body, bones)(chunked([x], chunks))[0]
 
 
 def rounding(x: Array) -> float:
@@ -79,6 +81,35 @@ def test_turned(chunks: int, frames: int, body: list[int], far: float) -> None:
     found = made(x, chunks, "chunks", tuple(body))
     assert np.abs(right - wanted(x, chunks)).max() > 0.1
     assert np.abs(found - right).max() <= 1e-5 * np.abs(right).max()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 70), st.integers(1, 300), st.sampled_from([None, (0, 1, 2, 3)]),
+    st.sampled_from([1e-3, 1.0, 1e3]), st.sampled_from([0.0, 30.0]),
+)  # fmt: skip
+def test_of_one_size(chunks: int, frames: int, body: Body, size: float, far: float) -> None:
+    x = moving(frames, 0.0)
+    x[:, 1:] += 9 * np.eye(3, dtype=np.float32)
+    x = ((x + far) * size).astype(np.float32)
+    right = wanted(x, chunks, body, BONES)
+    found = made(x, chunks, "chunks", body, BONES)
+    assert np.abs(right - wanted(x, chunks, body)).max() > 0.1
+    assert np.abs(found - right).max() <= 2e-5 * np.abs(right).max()
+
+
+@pytest.mark.parametrize("length, told", [(0.0, False), (1e-12, False), (1e-6, True)])
+def test_bones_without_length_leave_a_recording_as_large_as_it_is(
+    length: float, told: bool
+) -> None:
+    x = np.zeros((9, 4, 3), np.float32)
+    x[:, 1:, 0] = length
+    x[:, 2, 0] *= 2
+    right, found = wanted(x, 4, None, BONES), made(x, 4, "chunks", None, BONES)
+    assert (np.abs(right).max() > 0.1) == told
+    np.testing.assert_allclose(found, right, rtol=1e-5)
+    if not told:
+        np.testing.assert_array_equal(found, made(x, 4, "chunks"))
 
 
 @pytest.mark.parametrize("other", [0, 1, 2])
@@ -159,6 +190,9 @@ def test_other_bases_are_refused() -> None:
     for body in ([0, 1, 2], [0, 1, 2, 4], [0, 1, 2, -1], "0123", [0, 1, 2, True]):
         with pytest.raises(TrellisError, match="recordings"):
             checked_meta(meta | {"recording": notes | {"body": body}})
+    for bones in ([], [[0]], [[0, 4]], [[0, 1, 2]], [0, 1], "01", [[0, -1]], [[0, True]]):
+        with pytest.raises(TrellisError, match="recordings"):
+            checked_meta(meta | {"recording": notes | {"bones": bones}})
     for wrong in ("waves", None, 3, ["cosines"]):
         with pytest.raises(TrellisError, match="recordings"):
             checked_meta(meta | {"recording": notes | {"basis": wrong}})

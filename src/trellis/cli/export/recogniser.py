@@ -40,7 +40,7 @@ def described_input(recogniser: Recogniser) -> dict[str, Any]:
         "classes": recogniser.classes,
         "recording": Recording(
             recogniser.layout.joints, recogniser.chunks, normalisation.roots,
-            normalisation.scale, recogniser.basis, normalisation.body,
+            normalisation.scale, recogniser.basis, normalisation.body, normalisation.bones,
         ),
     }  # fmt: skip
 
@@ -59,6 +59,8 @@ def told_input(recogniser: Recogniser, folder: str) -> str:
             f" It is turned so that y is from {bottom} to {top} on average, and x from {left} to "
             f"{right}."
         )
+    if bones := recogniser.normalisation.bones:
+        turned += f" It is divided by the mean length, over time, of its {len(bones)} bones."
     return (
         f"Its input is (batch, {len(joints)}, {3 * chunks}): of each joint, {each}. A recording is "
         f"averaged over {chunks} chunks, centred on {names or 'nothing'} and divided by "

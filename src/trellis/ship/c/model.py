@@ -193,11 +193,20 @@ def _names(name: str, size: str, words: list[str]) -> str:
 def _recording(recording: dict[str, Any]) -> str:
     roots = ", ".join(str(root) for root in recording["roots"]) or "0"
     parts = [_names("trellis_joints", "TRELLIS_JOINTS", recording["joints"]), packaged("chunk.h")]
-    transform = work = turn = ""
+    transform = work = turn = size = ""
+    scale = number(divisor(recording))
     if body := recording.get("body"):
         joints = ", ".join(map(str, body))
         parts += [packaged("turn.h"), f"static const unsigned table_body[4] = {{{joints}}};\n"]
         turn = "    trellis_turn(input, TRELLIS_JOINTS, TRELLIS_CHUNKS, table_body);\n"
+    if bones := recording.get("bones"):
+        joints = ", ".join(f"{one}, {other}" for one, other in bones)
+        parts += [packaged("size.h"), f"static const unsigned table_bones[] = {{{joints}}};\n"]
+        size = (
+            "    trellis_size(input, TRELLIS_JOINTS, TRELLIS_CHUNKS, table_bones, "
+            f"{len(bones)}, {scale});\n"
+        )
+        scale = "1.0f"  # what is divided by the length of bones is divided by the scale then
     if waves(recording):
         table = cosine_table(recording["chunks"])
         parts += [packaged("cosine.h"), float_array("table_cosines", table)]
@@ -213,8 +222,8 @@ int trellis_input(const float *recording, size_t frames, float *input) {{
     if (trellis_chunk(recording, frames, TRELLIS_JOINTS, TRELLIS_CHUNKS, input) != 0) return -1;
     trellis_normalise(
         input, TRELLIS_JOINTS, TRELLIS_CHUNKS, table_roots, {len(recording["roots"])},
-        {number(divisor(recording))});
-{turn}{transform}    return 0;
+        {scale});
+{turn}{size}{transform}    return 0;
 }}
 """)
     return "\n".join(parts)
@@ -224,6 +233,8 @@ def _made(recording: dict[str, Any]) -> str:
     made = "averaged over TRELLIS_CHUNKS chunks, centred and scaled"
     if recording.get("body"):
         made += ",\n * turned into the body's frame"
+    if recording.get("bones"):
+        made += ",\n * divided by the mean length of its bones"
     if not waves(recording):
         return f"{made}; [joint][chunk][x y z]"
     return f"{made}, and\n * its cosine transform (orthonormal DCT-II) taken; [joint][wave][x y z]"

@@ -85,7 +85,8 @@ def _use(tables: Tables, recognises: bool) -> str:
 def _maths(tables: Tables, recognises: bool) -> list[str]:
     """Who needs -lm, and what for."""
     needs = [] if arithmetic(tables) else ["activations"]
-    if (tables.notes.get("recording") or {}).get("body"):
+    recording = tables.notes.get("recording") or {}
+    if recording.get("body") or recording.get("bones"):
         needs.append("the square roots of `trellis_input`")
     if needs:
         return [f"`model.c` needs the maths library (`-lm`), for {' and '.join(needs)}."]
@@ -110,6 +111,11 @@ def _recorded(recording: dict[str, Any]) -> list[str]:
             "Then it turns the recording as a whole into the body's frame, so that it does not",
             f"matter where the camera stood: y points from {bottom} up to {top}, x across from",
             f"{left} to {right}, as they are on average.",
+        ]
+    if bones := recording.get("bones"):
+        lines += [
+            f"It is divided by the mean length of its {len(bones)} bones, too, so that it matters",
+            "neither who moves nor, where places are a picture's, how far away.",
         ]
     if waves(recording):
         lines += [

@@ -39,6 +39,7 @@ def _check_recording(recording: Any, inputs: list[list[int]]) -> None:
         and recording["scale"] > 0
         and recording.get("basis", BASES[0]) in BASES
         and _body(recording.get("body"), len(recording["joints"]))
+        and _bones(recording.get("bones"), len(recording["joints"]))
     )
     if not sound or [inputs] != [[[len(recording["joints"]), 3 * recording["chunks"]]]]:
         raise TrellisError("its META says of recordings what does not fit its inputs")
@@ -49,6 +50,13 @@ def _body(value: Any, joints: int) -> bool:
         return True
     four = isinstance(value, list) and len(value) == 4
     return four and all(_whole(joint, 0, joints - 1) for joint in value)
+
+
+def _bones(value: Any, joints: int) -> bool:
+    if value is None:
+        return True
+    pairs = isinstance(value, list) and all(isinstance(b, list) and len(b) == 2 for b in value)
+    return pairs and bool(value) and all(_whole(j, 0, joints - 1) for bone in value for j in bone)
 
 
 def _shape(value: Any) -> bool:

@@ -18,7 +18,7 @@ from .compiler import compiler, native_flags
 SOURCES = ("native.c", "reader.c", "plan.c", "single.c", "lanes.c")
 HEADERS = (
     "activation.h", "bits.h", "chunk.h", "cosine.h", "fours.h", "half.h", "kernel.h", "lanes.h",
-    "native.h", "plan.h", "reader.h", "real.h", "sums.h", "tables.h", "turn.h", "wide.h",
+    "native.h", "plan.h", "reader.h", "real.h", "size.h", "sums.h", "tables.h", "turn.h", "wide.h",
 )  # fmt: skip
 FLAGS = ("-std=gnu99", "-O3", "-fPIC", "-shared", "-fvisibility=hidden")
 
@@ -37,7 +37,8 @@ def library() -> ctypes.CDLL:
         "trellis_predict": (None, [pointer, pointer, size, pointer, pointer]),
         "trellis_recorded": (
             ctypes.c_int,
-            [pointer, size, size, size, pointer, size, ctypes.c_float, *[pointer] * 4],
+            [pointer, size, size, size, pointer, size, ctypes.c_float, *[pointer] * 3, size,
+             pointer, pointer],
         ),
     }  # fmt: skip
     for name, (result, arguments) in declared.items():

@@ -23,15 +23,21 @@ def recorded(frames: NDArray[np.float32], recording: Mapping[str, Any]) -> NDArr
     chunks = recording["chunks"]
     roots = np.array(recording["roots"], np.uintc)
     made = np.empty((joints, chunks * 3), np.float32)
-    table = work = body = None
-    if recording.get("body"):
-        body = np.array(recording["body"], np.uintc)
+    table = work = None
+    body, bones = (
+        np.array(recording[name], np.uintc) if recording.get(name) else None
+        for name in ("body", "bones")
+    )
     if waves(recording):
         table = np.append(cosine_table(chunks), np.float32(0))  # of one chunk, it is empty
         work = np.empty(3 * chunks, np.float32)
     library().trellis_recorded(
         frames.ctypes.data, count, joints, chunks, roots.ctypes.data, len(roots),
-        divisor(recording), made.ctypes.data,
-        *(None if each is None else each.ctypes.data for each in (body, table, work)),
+        divisor(recording), made.ctypes.data, _place(body), _place(bones),
+        0 if bones is None else len(bones), _place(table), _place(work),
     )  # fmt: skip
     return made
+
+
+def _place(array: NDArray[Any] | None) -> int | None:
+    return None if array is None else array.ctypes.data

@@ -1,6 +1,6 @@
 """Making a recogniser small: train, prune gradually, tune; or search how small it may be."""
 
-from .course import COURSES, Course, course_named, frame_of
+from .course import COURSES, Course, course_named, view_of
 from .maker import Maker, Small
 from .run import Outcome, shrink
 from .search import Point
@@ -13,6 +13,6 @@ __all__ = [
     "Point",
     "Small",
     "course_named",
-    "frame_of",
     "shrink",
+    "view_of",
 ]

@@ -27,6 +27,8 @@ class Course:
     A dense network is trained, then pruned while it trains on: along ``curve``
     (`trellis.Schedule`), by ``method``, what a connection is worth being its magnitude times its
     gradient to the power ``sensitivity`` (`trellis.train.shrinking.Shrinking`), and then tuned.
+    That is done ``tries`` times, from the same dense network, and what fits the recordings best is
+    taken: of networks that are nearly too small, those that learn better are better.
 
     With ``teachers``, so many dense networks are trained, alike but for their seeds, and the first
     of them is pruned. While it is, and when it is tuned, it learns from the average of their
@@ -37,6 +39,7 @@ class Course:
 
     recipe: Recipe
     augmentation: Augmentation | None = field(default_factory=Augmentation)
+    tries: int = 1
     teachers: int = 0
     weight: float = 0.7
     temperature: float = 2.0
@@ -45,9 +48,10 @@ class Course:
     curve: str = "geometric"
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.teachers, int) and not isinstance(self.teachers, bool)
-        if not whole or self.teachers < 0:
-            raise TrellisError(f"teachers={self.teachers!r} is not a whole number from 0 up")
+        for name, least in (("teachers", 0), ("tries", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise TrellisError(f"{name}={value!r} is not a whole number from {least} up")
         if self.teachers and not self.weight > 0:
             raise TrellisError(
                 f"weight={self.weight!r} lets {self.teachers} teachers teach nothing: give a share "
@@ -108,20 +112,24 @@ _LONG: dict[str, Any] = {
 }
 _SHORT: dict[str, Any] = {"epochs": 40, "prune_epochs": 40, "prune_every": 2, "tune_epochs": 40}
 COURSES = {
-    "default": Course(Recipe("shrink", **_LONG, batch=128, **_RATES, **_COMMON)),
+    "default": Course(Recipe("shrink", **_LONG, batch=128, **_RATES, **_COMMON), tries=4),
     "quick": Course(Recipe("shrink quick", **_SHORT, batch=100, **_RATES, **_COMMON)),
 }
 
 
-def frame_of(layout: Layout) -> str:
-    """The frame that recordings are best seen in: the body's where the layout says which joints
-    tell. Of hands none does: which way they point may be what tells actions apart.
+def view_of(layout: Layout) -> dict[str, str]:
+    """How recordings are best seen, as options of `Recogniser.fresh`: in the body's frame, where
+    the layout says which joints tell (of hands none does: which way they point may be what tells
+    actions apart), and all in one size, where there are bones to tell by.
 
     >>> from ..layouts import FPHA, NW_UCLA
-    >>> frame_of(FPHA), frame_of(NW_UCLA)
-    ('camera', 'body')
+    >>> view_of(FPHA), view_of(NW_UCLA)["frame"]
+    ({'frame': 'camera', 'size': 'alike'}, 'body')
     """
-    return "camera" if layout.body is None else "body"
+    return {
+        "frame": "camera" if layout.body is None else "body",
+        "size": "alike" if layout.bones else "recorded",
+    }
 
 
 def course_named(name: str, **changes: Any) -> Course:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...errors import TrellisError
-from ...train import Forward, Recipe, Teachers, Training, Weights, forward_of, run, stack
+from ...train import Forward, Recipe, Teachers, Training, Weights, forward_of, losses, run, stack
 from ...train.schedule import Schedule
 from ...train.shrinking import Chooses, Shrinking
 from ..choosing import chooser
@@ -22,14 +22,32 @@ from ..recogniser import Recogniser
 from .course import Course
 
 Watch = Callable[[str, Training], None]  # a phase's name and where it is
-_APART = 1_000_003  # between seeds: of a network's phases, and of teachers
+_APART = 1_000_003  # between seeds: of a network's phases and tries, and of teachers
 
 
 class Small(NamedTuple):
-    """A stack of networks and their masks."""
+    """A stack of networks, their masks, and their losses on the recordings as they are
+    (networks,). The tries at one network follow one another."""
 
     weights: Weights
     masks: dict[str, Tensor]
+    losses: Tensor
+
+    def best(self, tries: int) -> Small:
+        """Of every ``tries`` at a network the one with the least loss, the first where many have.
+
+        >>> weights = {"w": torch.arange(4.0)}
+        >>> Small(weights, {}, torch.tensor([3.0, 2.0, torch.nan, 5.0])).best(2).weights["w"]
+        tensor([1., 3.])
+        """
+        by_network = self.losses.nan_to_num(nan=torch.inf).view(-1, tries)
+        first = tries * torch.arange(len(by_network), device=by_network.device)
+        chosen = by_network.argmin(1) + first
+        weights, masks = (
+            {name: tensor[chosen] for name, tensor in part.items()}
+            for part in (self.weights, self.masks)
+        )
+        return Small(weights, masks, self.losses[chosen])
 
 
 class Maker:
@@ -112,9 +130,12 @@ class Maker:
         teachers: Teachers | None,
         name: str = "",
     ) -> Small:
-        """Networks pruned to ``targets[i]`` connections from a stack of dense ones, and tuned."""
-        shrinking = self.shrinking(targets)
-        weights = {key: weight.clone() for key, weight in dense.items()}
+        """Networks pruned to ``targets[i]`` connections from a stack of dense ones, and tuned: all
+        the course's tries at each (`Small.best`)."""
+        tries = self.course.tries
+        shrinking = self.shrinking([target for target in targets for _ in range(tries)])
+        seeds = [seed + i * (_APART // 7) for seed in seeds for i in range(tries)]
+        weights = {key: weight.repeat_interleave(tries, 0) for key, weight in dense.items()}
         phases = [f"{phase} {name}".strip() for phase in ("pruning", "tuning")]
         pruned = self._trained(
             phases[0], weights, [s + _APART // 2 for s in seeds],
@@ -125,7 +146,7 @@ class Maker:
             phases[1], weights, [s + _APART // 3 for s in seeds],
             teachers=teachers, masks=masks, tune=True,
         )  # fmt: skip
-        return Small(tuned.weights, masks)
+        return Small(tuned.weights, masks, losses(self.forward, tuned.weights, self.x, self.y))
 
     def _trained(
         self, phase: str, weights: Weights, seeds: list[int], recipe: Recipe | None = None,

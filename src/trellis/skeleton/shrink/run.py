@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -80,13 +79,13 @@ def shrink(
     labels = recogniser.labels(data)
     makers: list[Maker] = []
 
-    def maker(chosen: Indices) -> Maker:
+    def maker(chosen: Indices, tries: int) -> Maker:
         x = torch.from_numpy(recogniser.places([data.sequences[i] for i in chosen]))
         y = torch.from_numpy(labels[chosen])
-        makers.append(Maker(recogniser, x, y, course, **options))
+        makers.append(Maker(recogniser, x, y, replace(course, tries=tries), **options))
         return makers[-1]
 
-    whole = maker(fold.train)
+    whole = maker(fold.train, course.tries)
     least = max(whole.choose.least, 1)
     curve: tuple[Point, ...] = ()
     met = None
@@ -95,7 +94,8 @@ def shrink(
         whole.shrinking([target])  # refused before anybody has waited
     else:
         target, curve, met = _searched(whole, maker, data, fold, labels, at_least, least, seed)
-    dense, small = _made(whole, target, seed)
+    dense, tried = _made(whole, target, seed)
+    small = tried.best(course.tries)
     facts = {
         "source": data.source,
         "synthetic": data.synthetic,
@@ -109,28 +109,28 @@ def shrink(
         **dict(about or {}),
     }
     model = recogniser.model.to("cpu")
-    course = whole.course  # as it was for so many recordings
-    recipe = course.recipe.to_dict()
+    suited = whole.course.to_dict()  # to so many recordings
+    recipe = suited["recipe"]
     large = _recogniser(recogniser, model, {n: w[:1] for n, w in dense.items()}, None)
     large = large.after(
-        step="train", recipe=recipe, augmentation=course.to_dict()["augmentation"],
+        step="train", recipe=recipe, augmentation=suited["augmentation"],
         seconds=round(whole.took[_DENSE], 1), metrics=metrics(large, data, fold), **facts,
     )  # fmt: skip
     little = _recogniser(recogniser, model, small.weights, small.masks)
     little = little.after(
-        step="shrink", course=course.to_dict(), recipe=recipe, kept=target,
+        step="shrink", course=suited, recipe=recipe, kept=target,
         total=whole.connections, at_least=at_least,
+        losses=[round(loss, 4) for loss in tried.losses.tolist()],  # of all tries
         seconds=round(sum(sum(each.took.values()) for each in makers), 1),  # of a search, too
         metrics=metrics(little, data, fold), **facts,
     )  # fmt: skip
     return Outcome(large, little, target, whole.connections, curve, at_least, met)
 
 
-def _made(maker: Maker, target: int, seed: int, name: str = "") -> tuple[Weights, Small]:
-    seeds = maker.teacher_seeds(seed)
-    dense = maker.train(seeds, f"{_DENSE} {name}".strip())
+def _made(maker: Maker, target: int, seed: int) -> tuple[Weights, Small]:
+    dense = maker.train(maker.teacher_seeds(seed), _DENSE)
     first = {key: weight[:1] for key, weight in dense.items()}
-    return dense, maker.shrink(first, [target], [seed], maker.teachers(dense), name)
+    return dense, maker.shrink(first, [target], [seed], maker.teachers(dense))
 
 
 def _searched(
@@ -143,9 +143,10 @@ def _searched(
     least: int,
     seed: int,
 ) -> tuple[int, tuple[Point, ...], bool]:
-    """The budget of the smallest network that holds ``at_least``, or else of the best."""
+    """The budget of the smallest network that holds ``at_least``, or else of the best: one try at
+    each, so that what is made in the end is rather better than was promised."""
     learn, judge = held_out(labels, fold.train, seed)
-    trial: Maker = maker(learn)
+    trial: Maker = maker(learn, 1)
     dense = trial.train(trial.teacher_seeds(seed), "search: training")
     teachers: Teachers | None = trial.teachers(dense)
     places = whole.recogniser.places([data.sequences[i] for i in judge])
@@ -176,4 +177,4 @@ def _recogniser(
     unstack({name: weight.cpu() for name, weight in weights.items()}, [own])
     if masks is not None:
         Masks({name: mask[0].cpu() for name, mask in masks.items()}).apply(own)
-    return dataclasses.replace(like, model=own)
+    return replace(like, model=own)

@@ -8,6 +8,7 @@
 
 #include "chunk.h"
 #include "cosine.h"
+#include "size.h"
 #include "turn.h"
 #include "lanes.h"
 #include "reader.h"
@@ -109,12 +110,13 @@ void trellis_predict(
 
 int trellis_recorded(
     const float *recording, size_t frames, size_t joints, size_t chunks, const unsigned *roots,
-    size_t count, float scale, float *input, const unsigned *body, const float *table,
-    float *work
+    size_t count, float scale, float *input, const unsigned *body, const unsigned *bones,
+    size_t bone_count, const float *table, float *work
 ) {
     if (trellis_chunk(recording, frames, joints, chunks, input) != 0) return -1;
-    trellis_normalise(input, joints, chunks, roots, count, scale);
+    trellis_normalise(input, joints, chunks, roots, count, bones ? 1.0f : scale);
     if (body) trellis_turn(input, joints, chunks, body);
+    if (bones) trellis_size(input, joints, chunks, bones, bone_count, scale);
     if (table) trellis_cosines(input, joints, chunks, table, work);
     return 0;
 }
