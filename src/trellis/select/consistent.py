@@ -25,7 +25,7 @@ Masks = Mapping[str, Tensor]
 def closed(net: Trellis, ranking: Ranking, budget: int, *, cover: bool) -> Masks:
     """The best consistent network of ``budget`` connections under a ranking."""
 
-    def start(m: int, reserved: Masks | None) -> Liveness:
+    def start(reserved: Masks | None) -> Liveness:
         return prefix(net, ranking, budget, reserved)
 
     return _assembled(net, ranking, budget, start, cover)
@@ -36,8 +36,9 @@ def finished(
 ) -> Masks:
     """The same from a consistent ``walk(m)`` of at most m connections, filled by ranking."""
 
-    def start(m: int, reserved: Masks | None) -> Liveness:
-        found = walk(m) if m > 0 else nothing(ranking)
+    def start(reserved: Masks | None) -> Liveness:
+        left = budget - (0 if reserved is None else count(reserved))
+        found = walk(left) if left > 0 else nothing(ranking)
         if reserved is not None:
             found = {n: f | reserved[n] for n, f in found.items()}
         return liveness(net, found)
@@ -49,22 +50,21 @@ def _assembled(
     net: Trellis,
     ranking: Ranking,
     budget: int,
-    start: Callable[[int, Masks | None], Liveness],
+    start: Callable[[Masks | None], Liveness],
     cover: bool,
 ) -> Masks:
     """Start, cover, fill, complete. The audit has the last word: what is returned was audited
     as it is. Fewer than the budget are kept only where no way to exactly so many is found."""
     if 2 * budget >= ranking.size and budget >= most(net, ranking) > 0:
         return all_live(net, ranking)
-    found = start(budget, None)
+    found = start(None)
     if found.count == budget and all(bool(mask.all()) for mask in found.outputs):
         return found.live
     possible = reachable(net, ranking)
     if not any(bool(mask.any()) for mask in possible):
         raise TrellisError("no output can be reached from any input: the network is disconnected")
     if cover and misses(found.outputs, possible):
-        reserved = reserve(net, ranking, budget, possible)
-        found = start(budget - count(reserved), reserved)
+        found = start(reserve(net, ranking, budget, possible))
     if found.count == budget:
         return found.live
     kept = fill(net, ranking, found.live, budget)

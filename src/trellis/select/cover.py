@@ -26,14 +26,12 @@ def relative(ranking: Ranking) -> dict[str, Tensor]:
     Nothing allowed is zero: a connection of no saliency may still be needed.
     """
     found = {}
-    for name, s in ranking.saliency.items():
-        s = s.to(torch.float64)
-        top = s.max() if s.numel() else torch.ones(())
-        low = s.min() if s.numel() else torch.zeros(())
-        span = top - torch.clamp(low, max=0.0)
-        w = ((s - torch.clamp(low, max=0.0)) / span if span > 0 else torch.ones_like(s)).clamp(
-            min=1e-4
-        )
+    for name, saliency in ranking.saliency.items():
+        w = saliency.to(torch.float64)
+        if w.numel():
+            w = w - w.min().clamp(max=0.0)  # from zero up
+            top = w.max()
+            w = (w / top if top > 0 else torch.ones_like(w)).clamp(min=1e-4)
         found[name] = w if ranking.allowed is None else w * ranking.allowed[name]
     return found
 
