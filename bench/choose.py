@@ -8,12 +8,14 @@ one of its two cameras; of SBU one of the other folds; of MTM-1 a third of its v
 
 Every variant changes one thing of a base: the default, but one try, in 1,000 steps of pruning and
 of tuning each.
-Finished variants are kept in FOLDER/choose.jsonl.
+Finished variants are kept in FOLDER/choose.jsonl, with the settings that they were made with: what
+was made with others is neither shown nor counted.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import re
 import statistics
@@ -160,12 +162,22 @@ def table(rows: list[dict[str, Any]]) -> str:
     by: dict[str, dict[str, dict[str, float]]] = {}
     for row in rows:
         by.setdefault(row["variant"], {})[row["part"]] = row["top1"]
+    common = set.intersection(*(set(parts) for parts in by.values()))
     names = list(rows[0]["top1"])
     lines = [f"| variant | parts | {' | '.join(names)} |", f"|---|---|{'---|' * len(names)}"]
     for variant, parts in by.items():
-        means = [statistics.mean(part[name] for part in parts.values()) for name in names]
-        lines.append(f"| {variant} | {len(parts)} | {' | '.join(f'{m:.1f}' for m in means)} |")
+        means = [statistics.mean(parts[part][name] for part in common) for name in names]
+        lines.append(f"| {variant} | {len(common)} | {' | '.join(f'{m:.1f}' for m in means)} |")
     return "\n".join(lines)
+
+
+def settings(variant: Variant, options: argparse.Namespace) -> str:
+    """A few letters that stand for all that a variant is made with."""
+    told = (
+        variant.course.times(options.length).to_dict(), *variant[1:],
+        options.seeds, options.sparsity, options.precision,
+    )  # fmt: skip
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def main() -> None:
@@ -182,6 +194,8 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     store = options.out / "choose.jsonl"
     rows = [json.loads(line) for line in store.read_text().splitlines()] if store.exists() else []
+    own = {name: settings(VARIANTS[name], options) for name in options.variants}
+    rows = [row for row in rows if own.get(row["variant"]) == row["settings"]]
     began = time.monotonic()
     sets = [skeleton.load(source) for source in options.data]
     for name in options.variants:
@@ -190,7 +204,7 @@ def main() -> None:
                 if any((row["variant"], row["part"]) == (name, part) for row in rows):
                     continue
                 top1 = accuracy(data, train, judge, VARIANTS[name], options)
-                rows.append({"variant": name, "part": part, "top1": top1})
+                rows.append({"variant": name, "settings": own[name], "part": part, "top1": top1})
                 with store.open("a") as file:
                     file.write(json.dumps(rows[-1]) + "\n")
                 said = ", ".join(f"{key} {value:.1f}" for key, value in top1.items())

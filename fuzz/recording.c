@@ -61,7 +61,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t length) {
         for (int i = 0; i < JOINTS * CHUNKS * 3; i++)
             if (!(fabsf(input[i]) <= 2e10f)) abort();
         trellis_size(input, JOINTS, CHUNKS, bones, 2, 0.5f);
-        if (!trellis_finite(input, JOINTS * CHUNKS * 3)) abort();
+        for (int i = 0; i < JOINTS * CHUNKS * 3; i++)
+            if (!(fabsf(input[i]) <= 4e11f)) abort(); /* twenty times as large, at most */
         /* Any number of chunks: what lies beyond the table and the work memory is seen. */
         const size_t chunks = 1 + length % CHUNKS, count = JOINTS * chunks * 3;
         float *made = malloc(count * sizeof *made), *work = malloc(chunks * 3 * sizeof *work);

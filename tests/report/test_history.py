@@ -62,7 +62,7 @@ def test_it_names_the_size_where_it_is_not_the_commands_own(tmp_path: Path, size
     assert option(trained["command"], "--size") == (None if size == "recorded" else size)
     shrunk = told(tmp_path, SHRINK, body=False, size=size)
     assert option(shrunk["command"], "--size") == (None if size == "alike" else size)
-    words = {"recorded": "in the size that was recorded", "alike": "by the length of bones"}
+    words = {"recorded": "in the size that was recorded", "alike": "in one size"}
     for page in (trained, shrunk):
         assert words[size] in dict(page["facts"])["What it sees"]
 

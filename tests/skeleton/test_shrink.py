@@ -17,8 +17,9 @@ from tests.skeleton.moving import arms
 from trellis import TrellisError
 from trellis.skeleton import Recogniser, evaluated
 from trellis.skeleton.shrink import Course, Outcome, course_named, shrink
+from trellis.skeleton.shrink import maker as making
 from trellis.skeleton.shrink.search import held_out, ladder, smallest
-from trellis.train import Training
+from trellis.train import Training, losses
 from trellis.train.batches import batch_count
 
 DATA = arms()
@@ -140,14 +141,14 @@ def test_of_many_tries_the_one_that_fits_best_is_taken() -> None:
     three, one = course(tries=3), course()
     outcome, alone = made(three, keep=60), made(one, keep=60)
     assert same(outcome.dense, alone.dense)  # which is trained once
-    losses = outcome.small.history[-1]["losses"]
-    assert len(losses) == len(set(losses)) == 3
-    assert losses[0] == pytest.approx(alone.small.history[-1]["losses"][0], abs=2e-4)
+    found = outcome.small.history[-1]["losses"]
+    assert len(found) == len(set(found)) == 3
+    assert found[0] == pytest.approx(alone.small.history[-1]["losses"][0], abs=2e-4)
     x = torch.from_numpy(outcome.small.inputs([DATA.sequences[i] for i in FOLD.train]))
     with torch.no_grad():
         said = outcome.small.model(x)
     own = torch.nn.functional.cross_entropy(said, torch.from_numpy(DATA.labels[FOLD.train]))
-    assert float(own) == pytest.approx(min(losses), abs=2e-4)
+    assert float(own) == pytest.approx(min(found), abs=2e-4)
     assert trellis.masks_of(outcome.small.model).kept == 60
 
 
@@ -165,6 +166,40 @@ def test_tries_go_on_after_a_kill_and_a_search_tries_once(tmp_path: Path) -> Non
     once, twice = (made(course(tries=tries), at_least=0.5) for tries in (1, 2))
     assert (once.curve, once.kept) == (twice.curve, twice.kept)
     assert len(twice.small.history[-1]["losses"]) == 2
+
+
+def test_tries_that_come_to_nothing_are_passed_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    true = losses
+
+    def some(*given_: Any) -> torch.Tensor:
+        found = true(*given_)
+        found[: len(found) - 1] = torch.nan
+        return found
+
+    monkeypatch.setattr(making, "losses", some)
+    outcome = made(course(tries=2), keep=60)
+    outcome.small.save(tmp_path / "s")
+    first, second = Recogniser.load(tmp_path / "s").history[-1]["losses"]
+    assert first is None and second > 0
+    monkeypatch.setattr(making, "losses", lambda *given_: true(*given_) * torch.inf)
+    with pytest.raises(TrellisError, match=r"came to nothing: the loss of every try is not"):
+        made(course(tries=2), keep=60)
+
+
+def test_the_dense_network_of_a_killed_run_serves_any_number_of_tries(tmp_path: Path) -> None:
+    def kill(now: str, training: Training) -> None:
+        if now == "pruning":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        made(course(tries=2), keep=60, folder=tmp_path, watch=kill)
+    seen: list[str] = []
+    resumed = made(course(tries=1), keep=60, folder=tmp_path, watch=lambda now, _: seen.append(now))
+    assert "training" not in seen and same(resumed.small, made(keep=60).small)
+    with pytest.raises(TrellisError, match=r"course\.method was 'viterbi' and is 'synflow'"):
+        made(course(method="synflow"), keep=60, folder=tmp_path)
 
 
 def test_a_search_never_looks_at_test_recordings() -> None:

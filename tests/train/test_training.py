@@ -11,7 +11,16 @@ from torch import Tensor
 from tests.train import reference
 from tests.train.networks import OPTIONS, gcn, recordings, some_masks
 from trellis.errors import TrellisError
-from trellis.train import Recipe, Training, accuracies, forward_of, predictions, recipe_named, stack
+from trellis.train import (
+    Recipe,
+    Training,
+    accuracies,
+    forward_of,
+    losses,
+    predictions,
+    recipe_named,
+    stack,
+)
 
 SEEDS = (3, 0, 11)
 RECIPES = {
@@ -139,13 +148,16 @@ def test_single_precision_inputs_for_double_precision_networks() -> None:
     assert training.weights["dense.weight"].dtype == torch.float64
 
 
-def test_predictions_are_those_of_the_networks() -> None:
+def test_predictions_and_losses_are_those_of_the_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trellis.train.training.TOGETHER", 22)  # batches of seven
     models = [gcn(seed) for seed in range(3)]
     x, y = recordings(50)
     weights = stack(models)
-    said = predictions(forward_of(models[0]), weights, x, batch=7)
+    said = predictions(forward_of(models[0]), weights, x)
+    found = losses(forward_of(models[0]), weights, x, y)
     for i, model in enumerate(models):
         assert torch.equal(said[i], model(x).argmax(1))
+        torch.testing.assert_close(found[i], torch.nn.functional.cross_entropy(model(x), y))
     right = accuracies(forward_of(models[0]), weights, x, y)
     assert torch.equal(right, (said == y).float().mean(1))
 

@@ -251,6 +251,7 @@ def _summary(folder: Path, made: Outcome) -> dict[str, Any]:
         "met": made.met,
         "dense": made.dense.history[-1]["metrics"],
         "small": made.small.history[-1]["metrics"],
+        "losses": made.small.history[-1]["losses"],
         "curve": [point.to_dict() for point in made.curve],
     }
 

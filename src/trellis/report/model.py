@@ -160,7 +160,8 @@ def _warnings(model: Recogniser) -> list[str]:
     ]
 
 
-_SIZES = {"recorded": "that was recorded", "alike": "of all, by the length of bones"}
+_SIZES = {"recorded": "in the size that was recorded",
+          "alike": "all in one size, by the length of their bones"}  # fmt: skip
 
 
 def _facts(
@@ -183,7 +184,7 @@ def _facts(
     seen = model.normalisation
     found.append(
         ("What it sees", f"{', '.join(model.kinds)} in the basis of {model.basis}{waves}, in the "
-         f"frame of the {seen.frame}, in the size {_SIZES[seen.size]}")
+         f"frame of the {seen.frame}, {_SIZES[seen.size]}")
     )  # fmt: skip
     if "course" in (history[-1] if history else {}):
         count = teachers_of(history[-1])

@@ -22,9 +22,11 @@ class Recording:
     The origin is the mean position, over time, of the joints whose numbers are ``roots``. With
     ``body``, four joints (bottom, top, left, right), it is also turned as a whole, so that the
     average body stands upright, y, and faces the same way, from left to right along x. With
-    ``bones``, pairs of joints, it is also divided by their mean length over time. The network
-    reads (joints, chunks · 3): x y z of every chunk or, where ``basis`` is ``"cosines"``, x y z of
-    every coefficient of the orthonormal cosine transform (DCT-II) over the chunks.
+    ``bones``, pairs of joints, it is also brought to one size, in which these were ``length`` long
+    on average before they were divided by ``scale``; but not where they are shorter than a
+    twentieth of that. The network reads (joints, chunks · 3): x y z of every chunk or, where
+    ``basis`` is ``"cosines"``, x y z of every coefficient of the orthonormal cosine transform
+    (DCT-II) over the chunks.
 
     >>> Recording(("shoulder", "hand"), chunks=4, roots=(0,), scale=0.5).notes()["chunks"]
     4
@@ -37,6 +39,7 @@ class Recording:
     basis: str = "chunks"
     body: Sequence[int] | None = None
     bones: Sequence[tuple[int, int]] = ()
+    length: float = 1.0
 
     def __post_init__(self) -> None:
         if self.basis not in BASES:
@@ -45,6 +48,8 @@ class Recording:
     def notes(self) -> dict[str, Any]:
         """As it lies in a ``.trellis`` file, where no basis means chunks, no body the
         camera's frame, and no bones the size that was recorded."""
+        sized = {"bones": [list(map(int, bone)) for bone in self.bones],
+                 "length": float(self.length)}  # fmt: skip
         return {
             "joints": list(self.joints),
             "chunks": int(self.chunks),
@@ -52,7 +57,7 @@ class Recording:
             "scale": float(self.scale),
             **({} if self.basis == "chunks" else {"basis": self.basis}),
             **({} if self.body is None else {"body": [int(joint) for joint in self.body]}),
-            **({"bones": [[int(j) for j in bone] for bone in self.bones]} if self.bones else {}),
+            **(sized if self.bones else {}),
         }
 
 
@@ -74,6 +79,11 @@ def divisor(recording: Mapping[str, Any]) -> float:
     """What places are divided by: the scale, and the factor √(2/M) of a cosine transform."""
     scale: float = recording["scale"]
     return scale * math.sqrt(recording["chunks"] / 2) if waves(recording) else scale
+
+
+def bone_length(recording: Mapping[str, Any]) -> float:
+    """How long the bones of what is divided so are on average."""
+    return float(recording.get("length", 1.0)) / divisor(recording)
 
 
 def cosine_table(chunks: int) -> NDArray[np.float32]:

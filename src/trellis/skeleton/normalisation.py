@@ -16,7 +16,9 @@ SIZES = ("recorded", "alike")
 # Of a body's height or its span, whichever is larger: an axis that short points nowhere. Single
 # precision, in which devices compute (turn.h has the same rule), is sure of a hundredth of it.
 _NOWHERE = 1e-4
-_NOTHING = 1e-9  # bones that short on average have no size (size.h has the same rule)
+# Of the usual length of bones: what is shorter was lost by its sensor, and is no skeleton of some
+# size (size.h has the same rule).
+_LOST = 0.05
 
 
 @dataclass(frozen=True)
@@ -27,10 +29,11 @@ class Normalisation:
     not matter where the recording took place, while its motion stays. With ``body``, four joints
     (bottom, top, left, right), the recording is also turned as a whole, so that its average body
     stands upright and faces the same way: y is from bottom to top, x from left to right. Then it
-    does not matter where the camera stood. With ``bones``, pairs of joints, it is also divided by
-    their mean length over time: then it matters neither how tall somebody is nor, where
-    coordinates are a picture's, how far away. ``scale`` is one number, learnt from the training
-    split: the standard deviation of what has become of the coordinates by then.
+    does not matter where the camera stood. With ``bones``, pairs of joints, it is also brought to
+    one size, in which their mean length over time is ``length``, what is usual in the training
+    split: then it matters neither how tall somebody is nor, where coordinates are a picture's, how
+    far away. ``scale`` is one number, learnt from the training split: the standard deviation of
+    what has become of the coordinates by then.
 
     >>> x = np.zeros((1, 2, 6), np.float32)     # one recording, two joints, two chunks
     >>> x[0, :, ::3] = [[10, 12], [14, 16]]     # x of both joints, over time
@@ -43,6 +46,7 @@ class Normalisation:
     scale: float
     body: tuple[int, ...] | None = None
     bones: tuple[tuple[int, int], ...] = ()
+    length: float = 1.0
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.scale) and self.scale > 0):
@@ -52,6 +56,10 @@ class Normalisation:
             )
         if self.body is not None and len(self.body) != 4:
             raise TrellisError(f"body is {self.body!r}: give four joints, bottom, top, left, right")
+        if not all(len(bone) == 2 for bone in self.bones):
+            raise TrellisError(f"bones are {self.bones!r}: give pairs of joints")
+        if not (np.isfinite(self.length) and self.length > 0):
+            raise TrellisError(f"bones are {self.length!r} long: give a finite length above 0")
 
     @classmethod
     def fit(
@@ -75,10 +83,17 @@ class Normalisation:
         if size == "alike" and not layout.bones:
             raise TrellisError(
                 f"the layout {layout.name!r} has no bones to tell a skeleton's size by: take the "
-                "size as recorded, or give its layout.json 'parents'"
+                "size as recorded, or say in its layout.json (or .npz) which 'parents' joints have"
             )
-        body = layout.body if frame == "body" else None
-        plain = cls(tuple(layout.roots), 1.0, body, layout.bones if size == "alike" else ())
+        plain = cls(tuple(layout.roots), 1.0, layout.body if frame == "body" else None)
+        if size == "alike":
+            usual = float(np.median(bone_lengths(x, layout.bones)))
+            if not usual > 0:
+                raise TrellisError(
+                    "the bones of most training recordings have no length: take the size as "
+                    "recorded"
+                )
+            plain = replace(plain, bones=layout.bones, length=usual)
         return replace(plain, scale=float(plain(x).std(dtype=np.float64)))
 
     @property
@@ -99,13 +114,18 @@ class Normalisation:
             turns = body_axes(points.mean(axis=2, dtype=np.float64)[:, list(self.body)])
             found = np.einsum("njmc,nac->njma", points, turns.astype(np.float32)).reshape(x.shape)
         if self.bones:
-            found = found / bone_lengths(found, self.bones).astype(np.float32)[:, None, None]
+            lengths = bone_lengths(found, self.bones)
+            lost = lengths <= _LOST * self.length
+            factors = self.length / np.where(lost, self.length, lengths)
+            found = found * factors.astype(np.float32)[:, None, None]
         return (found / np.float32(self.scale)).astype(np.float32)
 
     def to_dict(self) -> dict[str, Any]:
         body = None if self.body is None else list(self.body)
-        bones = [list(bone) for bone in self.bones]
-        return {"roots": list(self.roots), "scale": self.scale, "body": body, "bones": bones}
+        found = {"roots": list(self.roots), "scale": self.scale, "body": body}
+        if self.bones:
+            found |= {"bones": [list(bone) for bone in self.bones], "length": self.length}
+        return found
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Normalisation:
@@ -116,6 +136,7 @@ class Normalisation:
                 float(given["scale"]),
                 None if body is None else tuple(int(joint) for joint in body),
                 tuple((int(one), int(other)) for one, other in given.get("bones", ())),
+                float(given["length"]) if given.get("bones") else 1.0,
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise TrellisError(f"{given!r} is not a normalisation: {error}") from None
@@ -145,17 +166,18 @@ def body_axes(points: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def bone_lengths(x: NDArray[np.float32], bones: tuple[tuple[int, int], ...]) -> NDArray[np.float64]:
-    """(recordings, joints, chunks * 3) -> (recordings,): the mean length of the bones, over time; 1
-    of a recording whose bones have none.
+    """(recordings, joints, chunks * 3) -> (recordings,): the mean length of the bones, over time.
 
     >>> arm = np.array([[[0, 0, 0], [0, 3, 4]], [[7, 7, 7], [7, 7, 7]]], np.float32)
     >>> bone_lengths(arm, ((0, 1),))
-    array([5., 1.])
+    array([5., 0.])
     """
-    points = x.reshape(*x.shape[:2], -1, 3).astype(np.float64)
-    one, other = (list(ends) for ends in zip(*bones, strict=True))
-    found = np.linalg.norm(points[:, one] - points[:, other], axis=-1).mean(axis=(1, 2))
-    return np.where(found > _NOTHING, found, 1.0)
+    points = x.reshape(*x.shape[:2], -1, 3)
+    found = np.zeros(len(x))
+    for one, other in bones:  # one by one: together they would take several times x
+        apart = np.subtract(points[:, one], points[:, other], dtype=np.float64)
+        found += np.sqrt((apart**2).sum(axis=-1)).mean(axis=1)
+    return found / len(bones)
 
 
 def _centred(x: NDArray[np.float32], roots: tuple[int, ...]) -> NDArray[np.float32]:

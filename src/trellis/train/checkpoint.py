@@ -170,6 +170,7 @@ def _header(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _check_same(path: Path, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
+    stored, wanted = _flat(stored), _flat(wanted)
     differ = [
         f"{name} was {stored.get(name)!r:.60} and is {wanted.get(name)!r:.60}"
         for name in dict.fromkeys([*wanted, *stored])
@@ -181,6 +182,18 @@ def _check_same(path: Path, stored: dict[str, Any], wanted: dict[str, Any]) -> N
             f"the checkpoint {str(path)!r} is of another training: {'; '.join(differ[:3])}{more}. "
             "Go on with the settings it was begun with, or remove it to train from the start"
         )
+
+
+def _flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """
+    >>> _flat({"rate": 1, "course": {"curve": "cubic", "recipe": {"decay": 0.1}}})
+    {'rate': 1, 'course.curve': 'cubic', 'course.recipe.decay': 0.1}
+    """
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        inner = isinstance(value, Mapping) and bool(value)
+        found |= _flat(value, f"{before}{name}.") if inner else {f"{before}{name}": value}
+    return found
 
 
 def _damaged(path: Path, what: str) -> TrellisError:

@@ -20,6 +20,7 @@ from .stacked import Forward, Weights
 from .teachers import Teachers
 
 PRECISIONS = ("fp32", "tf32", "bf16")
+TOGETHER = 1200  # recordings that networks are asked about at once, in all: a matter of memory
 
 
 class Training:
@@ -209,16 +210,17 @@ def autocast(precision: str, device: torch.device) -> torch.autocast:
 
 
 @torch.no_grad()
-def answers(forward: Forward, weights: Weights, x: Tensor, batch: int = 600) -> Tensor:
+def answers(forward: Forward, weights: Weights, x: Tensor) -> Tensor:
     """What each network says of each recording: (networks, recordings, classes)."""
     count = len(next(iter(weights.values())))
+    batch = max(1, TOGETHER // count)
     found = [forward(weights, part.expand(count, *part.shape)) for part in x.split(batch)]
     return torch.cat(found, dim=1)
 
 
-def predictions(forward: Forward, weights: Weights, x: Tensor, batch: int = 600) -> Tensor:
+def predictions(forward: Forward, weights: Weights, x: Tensor) -> Tensor:
     """The class each network gives each recording: (networks, recordings)."""
-    return answers(forward, weights, x, batch).argmax(2)
+    return answers(forward, weights, x).argmax(2)
 
 
 def accuracies(forward: Forward, weights: Weights, x: Tensor, y: Tensor) -> Tensor:

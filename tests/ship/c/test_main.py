@@ -29,13 +29,15 @@ def recogniser(
 ) -> Recogniser:
     gcn = GCN(nodes=3, channels=chunks * 3, classes=3, heads=4, filters=6)
     trellis.prune(gcn, torch.zeros(1, 3, chunks * 3), sparsity=0.6)
-    normalisation = Normalisation(ARM.roots, 0.37, body, bones)
+    normalisation = Normalisation(ARM.roots, 0.37, body, bones, 2.5)
     return Recogniser(gcn, chunks, normalisation, CLASSES, ARM, basis=basis)
 
 
 def described(one: Recogniser) -> dict[str, Any]:
     how = one.normalisation
-    made = Recording(ARM.joints, one.chunks, how.roots, how.scale, one.basis, how.body, how.bones)
+    made = Recording(
+        ARM.joints, one.chunks, how.roots, how.scale, one.basis, how.body, how.bones, how.length
+    )
     return {"classes": one.classes, "recording": made}
 
 

@@ -19,7 +19,7 @@ from trellis.skeleton.cosines import cosines
 from trellis.skeleton.normalisation import Normalisation
 
 JOINTS = ("hip", "knee", "foot", "hand")
-ROOTS, SCALE = (1, 3), 0.37
+ROOTS, SCALE, LENGTH = (1, 3), 0.37, 2.5
 Array = NDArray[np.float32]
 Body = tuple[int, ...] | None
 Bones = tuple[tuple[int, int], ...]
@@ -37,11 +37,12 @@ def moving(frames: int, far: float) -> Array:
 
 
 def made(x: Array, chunks: int, basis: str, body: Body = None, bones: Bones = ()) -> Array:
-    return recorded(x, Recording(JOINTS, chunks, ROOTS, SCALE, basis, body, bones).notes())
+    notes = Recording(JOINTS, chunks, ROOTS, SCALE, basis, body, bones, LENGTH).notes()
+    return recorded(x, notes)
 
 
 def wanted(x: Array, chunks: int, body: Body = None, bones: Bones = ()) -> Array:
-    return Normalisation(ROOTS, SCALE, body, bones)(chunked([x], chunks))[0]
+    return Normalisation(ROOTS, SCALE, body, bones, LENGTH)(chunked([x], chunks))[0]
 
 
 def rounding(x: Array) -> float:
@@ -86,30 +87,46 @@ def test_turned(chunks: int, frames: int, body: list[int], far: float) -> None:
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(1, 70), st.integers(1, 300), st.sampled_from([None, (0, 1, 2, 3)]),
-    st.sampled_from([1e-3, 1.0, 1e3]), st.sampled_from([0.0, 30.0]),
+    st.sampled_from([1.0, 50.0, 1e6]), st.sampled_from([0.0, 30.0]), st.sampled_from(BASES),
 )  # fmt: skip
-def test_of_one_size(chunks: int, frames: int, body: Body, size: float, far: float) -> None:
+def test_of_one_size(
+    chunks: int, frames: int, body: Body, size: float, far: float, basis: str
+) -> None:
     x = moving(frames, 0.0)
     x[:, 1:] += 9 * np.eye(3, dtype=np.float32)
     x = ((x + far) * size).astype(np.float32)
-    right = wanted(x, chunks, body, BONES)
-    found = made(x, chunks, "chunks", body, BONES)
-    assert np.abs(right - wanted(x, chunks, body)).max() > 0.1
+    right, plain = wanted(x, chunks, body, BONES), wanted(x, chunks, body)
+    assert np.abs(right - plain).max() > 0.1
+    if basis == "cosines":
+        places = right.reshape(len(JOINTS), chunks, 3)
+        right = np.einsum("km,jmx->jkx", cosines(chunks), places).reshape(len(JOINTS), -1)
+    found = made(x, chunks, basis, body, BONES)
     assert np.abs(found - right).max() <= 2e-5 * np.abs(right).max()
 
 
-@pytest.mark.parametrize("length, told", [(0.0, False), (1e-12, False), (1e-6, True)])
-def test_bones_without_length_leave_a_recording_as_large_as_it_is(
-    length: float, told: bool
+@pytest.mark.parametrize("basis", BASES)
+@pytest.mark.parametrize("share, lost", [(0.0, True), (1e-6, True), (0.049, True), (0.051, False)])
+def test_a_skeleton_that_was_lost_stays_as_large_as_it_is(
+    share: float, lost: bool, basis: str
 ) -> None:
+    """Bones of such a share of the usual length."""
     x = np.zeros((9, 4, 3), np.float32)
-    x[:, 1:, 0] = length
-    x[:, 2, 0] *= 2
+    x[:, [1, 3], 0] = share * LENGTH
+    x[:, 2, 0] = 2 * share * LENGTH
     right, found = wanted(x, 4, None, BONES), made(x, 4, "chunks", None, BONES)
-    assert (np.abs(right).max() > 0.1) == told
     np.testing.assert_allclose(found, right, rtol=1e-5)
-    if not told:
-        np.testing.assert_array_equal(found, made(x, 4, "chunks"))
+    assert (np.abs(made(x, 4, basis) - made(x, 4, basis, None, BONES)).max() > 0.1) == (not lost)
+
+
+@pytest.mark.parametrize("body", [None, (0, 1, 2, 3)])
+@pytest.mark.parametrize("far", [1e20, 1e30])
+def test_lengths_beyond_all_numbers_are_seen(far: float, body: Body) -> None:
+    """Squares of them are infinite: what comes of it must not pass for a recording."""
+    x = np.float32(far) * moving(9, 0.0)
+    for bones in (BONES, BONES[::-1]):
+        assert not np.isfinite(made(x, 4, "chunks", body, bones)).all()
+    if body:
+        assert not np.isfinite(made(x, 4, "chunks", body)).all()
 
 
 @pytest.mark.parametrize("other", [0, 1, 2])
@@ -192,7 +209,13 @@ def test_other_bases_are_refused() -> None:
             checked_meta(meta | {"recording": notes | {"body": body}})
     for bones in ([], [[0]], [[0, 4]], [[0, 1, 2]], [0, 1], "01", [[0, -1]], [[0, True]]):
         with pytest.raises(TrellisError, match="recordings"):
-            checked_meta(meta | {"recording": notes | {"bones": bones}})
+            checked_meta(meta | {"recording": notes | {"bones": bones, "length": 1.0}})
+    assert checked_meta(meta | {"recording": notes | {"bones": [[0, 1]], "length": 2}})
+    for length in (None, 0.0, -1.0, float("nan"), "1"):
+        with pytest.raises(TrellisError, match="recordings"):
+            checked_meta(meta | {"recording": notes | {"bones": [[0, 1]], "length": length}})
+    with pytest.raises(TrellisError, match="recordings"):
+        checked_meta(meta | {"recording": notes | {"bones": [[0, 1]]}})
     for wrong in ("waves", None, 3, ["cosines"]):
         with pytest.raises(TrellisError, match="recordings"):
             checked_meta(meta | {"recording": notes | {"basis": wrong}})

@@ -41,6 +41,7 @@ def described_input(recogniser: Recogniser) -> dict[str, Any]:
         "recording": Recording(
             recogniser.layout.joints, recogniser.chunks, normalisation.roots,
             normalisation.scale, recogniser.basis, normalisation.body, normalisation.bones,
+            normalisation.length,
         ),
     }  # fmt: skip
 
@@ -60,7 +61,10 @@ def told_input(recogniser: Recogniser, folder: str) -> str:
             f"{right}."
         )
     if bones := recogniser.normalisation.bones:
-        turned += f" It is divided by the mean length, over time, of its {len(bones)} bones."
+        long = recogniser.normalisation.length / recogniser.normalisation.scale
+        turned += (
+            f" It is then scaled so that its {len(bones)} bones are {long:.6g} long on average."
+        )
     return (
         f"Its input is (batch, {len(joints)}, {3 * chunks}): of each joint, {each}. A recording is "
         f"averaged over {chunks} chunks, centred on {names or 'nothing'} and divided by "

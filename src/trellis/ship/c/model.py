@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..recording import cosine_table, divisor, waves
+from ..recording import bone_length, cosine_table, divisor, waves
 from ..tables.activation import Activation
 from ..tables.form import KINDS, Step, Tables
 from .arrays import float_array, index_array, number, string
@@ -194,7 +194,6 @@ def _recording(recording: dict[str, Any]) -> str:
     roots = ", ".join(str(root) for root in recording["roots"]) or "0"
     parts = [_names("trellis_joints", "TRELLIS_JOINTS", recording["joints"]), packaged("chunk.h")]
     transform = work = turn = size = ""
-    scale = number(divisor(recording))
     if body := recording.get("body"):
         joints = ", ".join(map(str, body))
         parts += [packaged("turn.h"), f"static const unsigned table_body[4] = {{{joints}}};\n"]
@@ -204,9 +203,8 @@ def _recording(recording: dict[str, Any]) -> str:
         parts += [packaged("size.h"), f"static const unsigned table_bones[] = {{{joints}}};\n"]
         size = (
             "    trellis_size(input, TRELLIS_JOINTS, TRELLIS_CHUNKS, table_bones, "
-            f"{len(bones)}, {scale});\n"
+            f"{len(bones)},\n        {number(bone_length(recording))});\n"
         )
-        scale = "1.0f"  # what is divided by the length of bones is divided by the scale then
     if waves(recording):
         table = cosine_table(recording["chunks"])
         parts += [packaged("cosine.h"), float_array("table_cosines", table)]
@@ -222,7 +220,7 @@ int trellis_input(const float *recording, size_t frames, float *input) {{
     if (trellis_chunk(recording, frames, TRELLIS_JOINTS, TRELLIS_CHUNKS, input) != 0) return -1;
     trellis_normalise(
         input, TRELLIS_JOINTS, TRELLIS_CHUNKS, table_roots, {len(recording["roots"])},
-        {scale});
+        {number(divisor(recording))});
 {turn}{size}{transform}    return 0;
 }}
 """)
@@ -234,7 +232,7 @@ def _made(recording: dict[str, Any]) -> str:
     if recording.get("body"):
         made += ",\n * turned into the body's frame"
     if recording.get("bones"):
-        made += ",\n * divided by the mean length of its bones"
+        made += ",\n * brought to one size by the length of its bones"
     if not waves(recording):
         return f"{made}; [joint][chunk][x y z]"
     return f"{made}, and\n * its cosine transform (orthonormal DCT-II) taken; [joint][wave][x y z]"

@@ -114,8 +114,9 @@ def _recorded(recording: dict[str, Any]) -> list[str]:
         ]
     if bones := recording.get("bones"):
         lines += [
-            f"It is divided by the mean length of its {len(bones)} bones, too, so that it matters",
-            "neither who moves nor, where places are a picture's, how far away.",
+            f"It is then brought to the size in which its {len(bones)} bones are "
+            f"{recording['length'] / recording['scale']:.4g} long on average,",
+            "so that it matters neither who moves nor, where places are a picture's, how far away.",
         ]
     if waves(recording):
         lines += [

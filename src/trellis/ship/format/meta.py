@@ -34,12 +34,11 @@ def _check_recording(recording: Any, inputs: list[list[int]]) -> None:
         and _whole(recording.get("chunks"), 1)
         and isinstance(recording.get("roots"), list)
         and all(_whole(root, 0, len(recording["joints"]) - 1) for root in recording["roots"])
-        and isinstance(recording.get("scale"), float | int)
-        and math.isfinite(recording["scale"])
-        and recording["scale"] > 0
+        and _above_zero(recording.get("scale"))
         and recording.get("basis", BASES[0]) in BASES
         and _body(recording.get("body"), len(recording["joints"]))
         and _bones(recording.get("bones"), len(recording["joints"]))
+        and _above_zero(recording.get("length", 1.0 if "bones" not in recording else None))
     )
     if not sound or [inputs] != [[[len(recording["joints"]), 3 * recording["chunks"]]]]:
         raise TrellisError("its META says of recordings what does not fit its inputs")
@@ -66,6 +65,10 @@ def _shape(value: Any) -> bool:
 
 def _whole(value: Any, least: int, most: int = 1 << 31) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _above_zero(value: Any) -> bool:
+    return isinstance(value, float | int) and math.isfinite(value) and value > 0
 
 
 def _words(value: Any) -> bool:

@@ -38,7 +38,7 @@ def library() -> ctypes.CDLL:
         "trellis_recorded": (
             ctypes.c_int,
             [pointer, size, size, size, pointer, size, ctypes.c_float, *[pointer] * 3, size,
-             pointer, pointer],
+             ctypes.c_float, pointer, pointer],
         ),
     }  # fmt: skip
     for name, (result, arguments) in declared.items():

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..recording import cosine_table, divisor, waves
+from ..recording import bone_length, cosine_table, divisor, waves
 from .library import library
 
 
@@ -34,7 +34,7 @@ def recorded(frames: NDArray[np.float32], recording: Mapping[str, Any]) -> NDArr
     library().trellis_recorded(
         frames.ctypes.data, count, joints, chunks, roots.ctypes.data, len(roots),
         divisor(recording), made.ctypes.data, _place(body), _place(bones),
-        0 if bones is None else len(bones), _place(table), _place(work),
+        0 if bones is None else len(bones), bone_length(recording), _place(table), _place(work),
     )  # fmt: skip
     return made
 

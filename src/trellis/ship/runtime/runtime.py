@@ -93,8 +93,8 @@ class Runtime:
 
     def prepared(self, recordings: Sequence[Any]) -> Floats:
         """Recordings, (frames, joints, 3) each, as inputs, in C: averaged over chunks, centred
-        and scaled; turned, where the network reads the body's frame; and transformed, where it
-        reads waves."""
+        and scaled; turned, where the network reads the body's frame; brought to one size, where it
+        does; and transformed, where it reads waves."""
         if self.recording is None:
             raise TrellisError("this model says nothing of recordings: give its inputs to predict")
         joints = len(self.recording["joints"])

@@ -165,10 +165,17 @@ class Maker:
         self.took[phase] = run(
             training,
             path,
-            about=self.about | {"phase": phase, "course": self.course.to_dict()},
+            about=self.about | {"phase": phase, "course": self._course()},
             watch=None if watch is None else lambda each: watch(phase, each),
         )
         return training
+
+    def _course(self) -> dict[str, Any]:
+        """What a phase depends on. How many tries there are shows in its seeds, and the dense
+        network is the same for any number of them."""
+        found = self.course.to_dict()
+        del found["tries"]
+        return found
 
     def _fresh(self, seed: int) -> GCN:
         """The network that a seed starts from: the same on every device."""

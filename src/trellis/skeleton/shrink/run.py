@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -95,6 +96,12 @@ def shrink(
     else:
         target, curve, met = _searched(whole, maker, data, fold, labels, at_least, least, seed)
     dense, tried = _made(whole, target, seed)
+    losses = [round(loss, 4) if math.isfinite(loss) else None for loss in tried.losses.tolist()]
+    if not any(loss is not None for loss in losses):
+        raise TrellisError(
+            f"training came to nothing: the loss of {'every try' if len(losses) > 1 else 'it'} is "
+            "not a finite number. Look for recordings with wild coordinates (`trellis data info`)"
+        )
     small = tried.best(course.tries)
     facts = {
         "source": data.source,
@@ -120,7 +127,7 @@ def shrink(
     little = little.after(
         step="shrink", course=suited, recipe=recipe, kept=target,
         total=whole.connections, at_least=at_least,
-        losses=[round(loss, 4) for loss in tried.losses.tolist()],  # of all tries
+        losses=losses,  # of all tries
         seconds=round(sum(sum(each.took.values()) for each in makers), 1),  # of a search, too
         metrics=metrics(little, data, fold), **facts,
     )  # fmt: skip

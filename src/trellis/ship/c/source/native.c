@@ -111,12 +111,12 @@ void trellis_predict(
 int trellis_recorded(
     const float *recording, size_t frames, size_t joints, size_t chunks, const unsigned *roots,
     size_t count, float scale, float *input, const unsigned *body, const unsigned *bones,
-    size_t bone_count, const float *table, float *work
+    size_t bone_count, float length, const float *table, float *work
 ) {
     if (trellis_chunk(recording, frames, joints, chunks, input) != 0) return -1;
-    trellis_normalise(input, joints, chunks, roots, count, bones ? 1.0f : scale);
+    trellis_normalise(input, joints, chunks, roots, count, scale);
     if (body) trellis_turn(input, joints, chunks, body);
-    if (bones) trellis_size(input, joints, chunks, bones, bone_count, scale);
+    if (bones) trellis_size(input, joints, chunks, bones, bone_count, length);
     if (table) trellis_cosines(input, joints, chunks, table, work);
     return 0;
 }

@@ -4,6 +4,7 @@
 #ifndef TRELLIS_TURN_H
 #define TRELLIS_TURN_H
 
+#include <float.h>
 #include <math.h>
 #include <stddef.h>
 
@@ -35,6 +36,7 @@ static void trellis_turn(float *input, size_t joints, size_t chunks, const unsig
     trellis_between(input, chunks, body[0], body[1], y);
     trellis_between(input, chunks, body[2], body[3], x);
     const float height = sqrtf(trellis_along(y, y)), span = sqrtf(trellis_along(x, x));
+    if (!(height <= FLT_MAX && span <= FLT_MAX)) input[0] = NAN; /* trellis_run refuses it */
     const float least = 1e-4f * (height > span ? height : span);
     if (!(height > least)) return;
     for (size_t i = 0; i < 3; i++) y[i] /= height;
