@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ..errors import TrellisError
 from ..files import remove_drafts, replacing, write_tensors
+from .differing import differing
 from .training import Training
 
 HEADER, VERSION = "trellis.checkpoint", 1
@@ -170,30 +171,11 @@ def _header(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _check_same(path: Path, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
-    stored, wanted = _flat(stored), _flat(wanted)
-    differ = [
-        f"{name} was {stored.get(name)!r:.60} and is {wanted.get(name)!r:.60}"
-        for name in dict.fromkeys([*wanted, *stored])
-        if stored.get(name) != wanted.get(name)
-    ]
-    if differ:
-        more = f" and {len(differ) - 3} more" if len(differ) > 3 else ""
+    if differs := differing(stored, wanted):
         raise TrellisError(
-            f"the checkpoint {str(path)!r} is of another training: {'; '.join(differ[:3])}{more}. "
-            "Go on with the settings it was begun with, or remove it to train from the start"
+            f"the checkpoint {str(path)!r} is of another training: {differs}. Go on with the "
+            "settings it was begun with, or remove it to train from the start"
         )
-
-
-def _flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """
-    >>> _flat({"rate": 1, "course": {"curve": "cubic", "recipe": {"decay": 0.1}}})
-    {'rate': 1, 'course.curve': 'cubic', 'course.recipe.decay': 0.1}
-    """
-    found: dict[str, Any] = {}
-    for name, value in settings.items():
-        inner = isinstance(value, Mapping) and bool(value)
-        found |= _flat(value, f"{before}{name}.") if inner else {f"{before}{name}": value}
-    return found
 
 
 def _damaged(path: Path, what: str) -> TrellisError:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TrellisError
+from .differing import differing
 
 VERSION = 1
 
@@ -82,15 +83,8 @@ def _checked_masks(
 
 
 def _check_same(stored: object, wanted: Mapping[str, Any]) -> None:
-    found = stored if isinstance(stored, Mapping) else {}
-    differ = [
-        f"{name} was {found.get(name)!r:.80} and is {wanted.get(name)!r:.80}"
-        for name in dict.fromkeys([*wanted, *found])
-        if found.get(name) != wanted.get(name)
-    ]
-    if differ:
-        more = f" and {len(differ) - 3} more" if len(differ) > 3 else ""
+    if differs := differing(stored if isinstance(stored, Mapping) else {}, wanted):
         raise TrellisError(
-            f"the state is of a pruner with another plan: {'; '.join(differ[:3])}{more}. Go on "
-            "with the settings it was begun with"
+            f"the state is of a pruner with another plan: {differs}. Go on with the settings it "
+            "was begun with"
         )
