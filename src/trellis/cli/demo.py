@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 
 from trellis import skeleton
+from trellis.cli.memory import keep_freed
 from trellis.cli.report import tell
 from trellis.cli.reproduce import cores, live_bar, show_table
 from trellis.cli.tables import console
@@ -68,6 +69,7 @@ def demo(
     found = skeleton.load(SETTINGS.data)
     if _is_over(out, found):
         shutil.rmtree(out)  # an earlier demo: this one is to be seen working
+    keep_freed()
     with live_bar() as watch:
         made = reproduce(SETTINGS, found, out, workers=cores(), watch=watch)
     show_table(made)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import torch
 import tyro
 
+from trellis.cli.memory import keep_freed
 from trellis.errors import TrellisError
 
 arg = tyro.conf.arg
@@ -26,7 +27,7 @@ Precision = Annotated[
 
 
 def chosen_device(name: str, precision: str) -> torch.device:
-    """The device of that name, made the current one, once it is seen to do what is asked.
+    """The device of that name, made ready to train on, once it is seen to do what is asked.
 
     ``auto`` is a GPU if there is one. Only a GPU gains by multiplying less exactly.
 
@@ -45,6 +46,8 @@ def chosen_device(name: str, precision: str) -> torch.device:
             f"--precision bf16: {torch.cuda.get_device_name(device)} does not know it (compute "
             "capability 8.0 and up do); use fp32"
         )
+    if device.type == "cpu":
+        keep_freed()
     return device
 
 
