@@ -59,7 +59,7 @@ CourseName = Annotated[
     Literal["default", "quick"],
     arg(
         help="default: 6,000 steps in all, on batches of 128, and four tries at the last 4,000: "
-        "seconds on a GPU, twenty minutes on a CPU. quick: 720 steps, for a first look."
+        "seconds on a GPU, many minutes on a CPU. quick: 720 steps and one try, for a first look."
     ),
 ]
 OwnFrame = Annotated[
