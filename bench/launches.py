@@ -38,7 +38,7 @@ def problem(count: int, batch: int) -> tuple[list[Tensor], Tensor, Tensor]:
 
 def step(weights: list[Tensor], x: Tensor, pull: Tensor, pairs: bool) -> list[Tensor]:
     """Logits and gradients."""
-    logits: Tensor = Halved.apply(*weights, x, pairs)  # type: ignore[no-untyped-call]
+    logits: Tensor = Halved.apply(*weights, x, pairs, False)  # type: ignore[no-untyped-call]
     return [logits.detach(), *torch.autograd.grad(logits, weights, pull)]
 
 

@@ -63,6 +63,7 @@ SIGNATURES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "bias": False,
             "adjacency": None,
             "edges": "limit",
+            "activation": "relu",
         },
     ),
     "Pruner": (

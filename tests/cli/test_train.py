@@ -54,7 +54,8 @@ def test_the_folder_holds_what_fit_gives(run: Run, tmp_path: Path) -> None:
 
 
 def test_json_and_every_option(run: Run) -> None:
-    words = "--blocks 2 --shared --combine sum --bias --bones limit --recipe paper --epochs 3"
+    words = "--blocks 2 --shared --combine sum --bias --bones limit --activation abs"
+    words += " --recipe paper --epochs 3"
     ran = run(*TRAIN, *words.split(), "--device", "cpu", "--fold", "1", "--json")
     assert ran.status == 0, ran.err
     assert ran.json["metrics"].keys() == {"top1", "mean_class", "train_top1"}
@@ -62,7 +63,7 @@ def test_json_and_every_option(run: Run) -> None:
     model = Recogniser.load("m").model
     assert model.sizes == {
         "nodes": 4, "channels": 18, "classes": 3, "heads": 3, "filters": 8, "blocks": 2,
-        "shared": True, "combine": "sum", "bias": True,
+        "shared": True, "combine": "sum", "bias": True, "activation": "abs",
     }  # fmt: skip
     attention = model.get_parameter("blocks.1.attention").detach()
     bones = torch.from_numpy(load(SOURCE).layout.adjacency()) != 0

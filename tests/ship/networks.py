@@ -87,6 +87,7 @@ NETWORKS: dict[str, Callable[[], Case]] = {
     "gcn with biases, summed, in two blocks": lambda: gcn(bias=True, combine="sum", blocks=2),
     "gcn, one kernel for all heads": lambda: gcn(shared=True, bias=True),
     "gcn, trained": trained,
+    "gcn of absolute values": lambda: gcn(activation="abs"),
     "the paper's gcn at 97 %": lambda: paper(0.97),  # in several slabs
     "the paper's gcn at 99.9 %": lambda: paper(0.999),
 }

@@ -23,10 +23,11 @@ on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no
 
 @on_a_gpu
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_kernels_equal_plain_products_to_bfloat16(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("activation", ["relu", "abs"])
+def test_kernels_equal_plain_products_to_bfloat16(shape: tuple[int, ...], activation: str) -> None:
     nodes, channels, classes, heads, filters, batch = shape
     torch.manual_seed(0)
-    model = GCN(nodes, channels, classes, heads, filters)
+    model = GCN(nodes, channels, classes, heads, filters, activation=activation)
     exact = {n: w.double().cuda().requires_grad_() for n, w in stack([model, model]).items()}
     single = {n: w.detach().float().requires_grad_() for n, w in exact.items()}
     x = torch.randn(2, batch, nodes, channels, device="cuda")
@@ -34,7 +35,7 @@ def test_kernels_equal_plain_products_to_bfloat16(shape: tuple[int, ...]) -> Non
     with torch.autocast("cuda", torch.bfloat16):
         if not usable(single["blocks.0.attention"], single["blocks.0.convolution"], classes):
             pytest.skip("this GPU has no room for the tiles")
-        found = Fused.apply(*single.values(), x)
+        found = Fused.apply(*single.values(), x, activation == "abs")
     wanted = forward_of(model)(exact, x.double())
     pairs = [(found, wanted)]
     pairs += zip(
@@ -42,8 +43,11 @@ def test_kernels_equal_plain_products_to_bfloat16(shape: tuple[int, ...]) -> Non
         torch.autograd.grad((wanted * pull).sum(), list(exact.values())),
         strict=True,
     )
+    # What weighs most is a unit that is on the other side of zero after rounding: its gradient then
+    # comes or goes (ReLU), or turns round, which is twice as much.
+    most = 0.12 if activation == "abs" else 0.06
     for got, right in pairs:
-        assert ((got - right).norm() / right.norm()).item() < 0.06  # a flip of a ReLU weighs most
+        assert ((got - right).norm() / right.norm()).item() < most
 
 
 @on_a_gpu

@@ -47,10 +47,12 @@ def by_hand(model: GCN, x: Tensor) -> Tensor:
         else:
             rows = [[value for head in part for value in head] for part in parts]
         bias = state.get(f"blocks.{i}.bias", [0.0] * len(rows[0]))
-        signal = [[max(v + b, 0) for v, b in zip(row, bias, strict=True)] for row in rows]
-    units = [value for row in signal for value in row]
+        folds = model.sizes["activation"] == "abs"
+        units = [[v + b for v, b in zip(row, bias, strict=True)] for row in rows]
+        signal = [[abs(v) if folds else max(v, 0) for v in row] for row in units]
+    hidden = [value for row in signal for value in row]
     logits = [
-        sum(w * unit for w, unit in zip(row, units, strict=True)) for row in state["dense.weight"]
+        sum(w * unit for w, unit in zip(row, hidden, strict=True)) for row in state["dense.weight"]
     ]
     bias = state.get("dense.bias", [0.0] * len(logits))
     return torch.tensor(logits, dtype=x.dtype) + torch.tensor(bias, dtype=x.dtype)
@@ -124,6 +126,7 @@ def test_attention_starts_at_the_adjacency() -> None:
         ({"heads": 2.0}, "heads=2.0"),
         ({"blocks": True}, "blocks=True"),
         ({"combine": "mean"}, "combine='mean' is unknown"),
+        ({"activation": "gelu"}, "activation='gelu' is unknown: 'relu' or 'abs'"),
         ({"adjacency": LINE, "edges": "none"}, "edges='none' is unknown"),
         ({"adjacency": torch.ones(3, 4)}, r"adjacency has the shape \(3, 4\)"),
         ({"adjacency": LINE * torch.nan}, "not finite"),

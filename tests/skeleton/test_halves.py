@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -69,14 +70,15 @@ def results(
     return [logits.detach(), *gradients]
 
 
-def by_halves(pairs: bool) -> Callable[[Weights, Tensor], Tensor]:
-    return lambda weights, x: Halved.apply(*weights.values(), x, pairs)
+def by_halves(pairs: bool, folds: bool = False) -> Callable[[Weights, Tensor], Tensor]:
+    return lambda weights, x: Halved.apply(*weights.values(), x, pairs, folds)
 
 
-def plain(weights: Weights, x: Tensor) -> Tensor:
+def plain(weights: Weights, x: Tensor, activation: str = "relu") -> Tensor:
     signal = stacked.stacked_block(
-        weights["blocks.0.attention"], weights["blocks.0.convolution"], None, "concat", x
-    )
+        weights["blocks.0.attention"], weights["blocks.0.convolution"], None, "concat",
+        activation, x,
+    )  # fmt: skip
     return stacked.stacked_dense(weights["dense.weight"], None, signal)
 
 
@@ -100,13 +102,14 @@ def far_from_zero(weights: Weights, x: Tensor) -> tuple[Weights, Tensor]:
     return {**sizes, "dense.weight": weights["dense.weight"]}, x.abs()
 
 
-def assert_as_near(weights: Weights, x: Tensor, pull: Tensor, pairs: bool = True) -> None:
+def assert_as_near(weights: Weights, x: Tensor, pull: Tensor, pairs: bool, folds: bool) -> None:
     if not pairs:
         weights, x = far_from_zero(weights, x)
+    right = partial(plain, activation="abs" if folds else "relu")
     doubled = {name: weight.double() for name, weight in weights.items()}
-    exact = results(plain, doubled, x.double(), pull.double())
-    found = typical(results(by_halves(pairs), weights, x, pull), exact)
-    others = typical(results(plain, weights, x, pull), exact)
+    exact = results(right, doubled, x.double(), pull.double())
+    found = typical(results(by_halves(pairs, folds), weights, x, pull), exact)
+    others = typical(results(right, weights, x, pull), exact)
     for off, other in zip(found, others, strict=True):
         assert off <= (4 * other if pairs else 2.0**-9), (found, others)
 
@@ -114,10 +117,11 @@ def assert_as_near(weights: Weights, x: Tensor, pull: Tensor, pairs: bool = True
 @by_triton
 @pytest.mark.parametrize("shape", SMALL, ids=str)
 @pytest.mark.parametrize("pairs", [True, False])
+@pytest.mark.parametrize("folds", [True, False])
 def test_kernels_are_as_near_to_float64_as_plain_products(
-    interpreted: None, shape: tuple[int, ...], pairs: bool
+    interpreted: None, shape: tuple[int, ...], pairs: bool, folds: bool
 ) -> None:
-    assert_as_near(*networks(shape), pairs)
+    assert_as_near(*networks(shape), pairs, folds)
 
 
 @by_triton
@@ -163,11 +167,14 @@ def test_a_network_comes_out_the_same_beside_any_other(interpreted: None) -> Non
 
 @by_triton
 @pytest.mark.parametrize("name", ["blocks.0.attention", "blocks.0.convolution", "dense.weight"])
-def test_a_parameter_of_zeros_gives_zeros_and_no_nan(interpreted: None, name: str) -> None:
+@pytest.mark.parametrize("folds", [True, False])
+def test_a_parameter_of_zeros_gives_zeros_and_no_nan(
+    interpreted: None, name: str, folds: bool
+) -> None:
     weights, x, pull = networks(SMALL[1], count=1)
     weights[name].zero_()
-    found = results(by_halves(True), weights, x, pull)
-    exact = results(plain, weights, x, pull)
+    found = results(by_halves(True, folds), weights, x, pull)
+    exact = results(partial(plain, activation="abs" if folds else "relu"), weights, x, pull)
     for a, b in zip(found, exact, strict=True):
         assert a.isfinite().all()
         assert torch.equal(a == 0, b == 0)
@@ -176,15 +183,17 @@ def test_a_parameter_of_zeros_gives_zeros_and_no_nan(interpreted: None, name: st
 @on_a_gpu
 @pytest.mark.parametrize("shape", LARGE, ids=str)
 @pytest.mark.parametrize("pairs", [True, False])
-def test_on_a_gpu_too(shape: tuple[int, ...], pairs: bool) -> None:
+@pytest.mark.parametrize("activation", ["relu", "abs"])
+def test_on_a_gpu_too(shape: tuple[int, ...], pairs: bool, activation: str) -> None:
     weights, x, pull = networks(shape)
     weights = {name: weight.cuda() for name, weight in weights.items()}
     with torch.no_grad():
         first = weights["blocks.0.attention"], weights["blocks.0.convolution"]
         if not fast.usable(*first, pull.shape[-1]):
             pytest.skip("this GPU has no room for the tiles")
-        assert fast.fast_logits(*first, weights["dense.weight"], x.cuda()) is not None
-    assert_as_near(weights, x.cuda(), pull.cuda(), pairs)
+        given = *first, weights["dense.weight"], x.cuda()
+        assert fast.fast_logits(*given, activation) is not None
+    assert_as_near(weights, x.cuda(), pull.cuda(), pairs, activation == "abs")
 
 
 @on_a_gpu
@@ -248,11 +257,11 @@ def test_other_numbers_are_left_to_plain_products(dtype: torch.dtype, monkeypatc
     monkeypatch.setattr(fast, "usable", lambda *_: True)
     weights, x, _ = networks(SMALL[0])
     attention, convolution, dense = (weight.to(dtype) for weight in weights.values())
-    assert fast.fast_logits(attention, convolution, dense, x.to(dtype)) is None
+    assert fast.fast_logits(attention, convolution, dense, x.to(dtype), "relu") is None
 
 
 def test_inputs_that_want_a_gradient_are_left_to_plain_products(monkeypatch: Any) -> None:
     monkeypatch.setattr(fast, "usable", lambda *_: True)
     weights, x, _ = networks(SMALL[0])
     attention, convolution, dense = weights.values()
-    assert fast.fast_logits(attention, convolution, dense, x.requires_grad_()) is None
+    assert fast.fast_logits(attention, convolution, dense, x.requires_grad_(), "relu") is None

@@ -18,10 +18,18 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sum": {"combine": "sum"},
     "two blocks": {"blocks": 2},
     "bias": {"bias": True},
+    "abs": {"activation": "abs"},
     "limit": {"adjacency": LINE},
     "start": {"adjacency": LINE, "edges": "start"},
     "fixed": {"adjacency": LINE, "edges": "fixed"},
-    "all": {"shared": True, "combine": "sum", "blocks": 3, "bias": True, "adjacency": LINE},
+    "all": {
+        "shared": True,
+        "combine": "sum",
+        "blocks": 3,
+        "bias": True,
+        "activation": "abs",
+        "adjacency": LINE,
+    },
 }
 
 

@@ -34,6 +34,13 @@ Shared = Annotated[bool, arg(help="One convolution for all heads.")]
 Combine = Annotated[
     Literal["concat", "sum"], arg(help="Whether heads lie side by side or are added.")
 ]
+Activation = Annotated[
+    Literal["relu", "abs"],
+    arg(
+        help="What a hidden unit makes of its sum: relu, as in the paper, or abs, which answers to "
+        "a motion and to its opposite: small networks are more accurate with it."
+    ),
+]
 Bias = Annotated[bool, arg(help="Give convolutions and the dense layer biases.")]
 Bones = Annotated[
     Literal["free", "start", "limit", "fixed"],
@@ -94,6 +101,7 @@ def train(
     shared: Shared = False,
     combine: Combine = "concat",
     bias: Bias = False,
+    activation: Activation = "relu",
     bones: Bones = "free",
     chunks: Chunks = 32,
     channels: Kinds = ("coordinates",),
@@ -122,7 +130,7 @@ def train(
     chosen = chosen_fold(data, fold)
     options: dict[str, Any] = {
         "heads": heads, "filters": filters, "blocks": blocks, "shared": shared,
-        "combine": combine, "bias": bias,
+        "combine": combine, "bias": bias, "activation": activation,
     }  # fmt: skip
     if bones != "free":
         options |= {"adjacency": data.layout.adjacency(), "edges": bones}

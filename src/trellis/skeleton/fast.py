@@ -17,7 +17,9 @@ _MEMORY = 200 << 10  # bytes that a program's tiles may take: what an H100 has, 
 _OPTIN = "shared_memory_per_block_optin"
 
 
-def fast_logits(attention: Tensor, convolution: Tensor, dense: Tensor, x: Tensor) -> Tensor | None:
+def fast_logits(
+    attention: Tensor, convolution: Tensor, dense: Tensor, x: Tensor, activation: str
+) -> Tensor | None:
     """The logits of one-block GCNs without biases, (N, B, classes); None if no kernel can do it.
 
     attention (N, K, U, V), convolution (N, K, C, F), dense (N, classes, U * K * F),
@@ -27,8 +29,9 @@ def fast_logits(attention: Tensor, convolution: Tensor, dense: Tensor, x: Tensor
     if kind is None or x.requires_grad or not usable(attention, convolution, dense.shape[1]):
         return None
     logits: Tensor
+    folds = activation == "abs"
     if kind == "bf16":
-        logits = Fused.apply(attention, convolution, dense, x)  # type: ignore[no-untyped-call]
+        logits = Fused.apply(attention, convolution, dense, x, folds)  # type: ignore[no-untyped-call]
         return logits
     pairs = kind == "fp32"
     sizes = (*convolution.shape[1:], attention.shape[-1], dense.shape[1])
@@ -39,7 +42,9 @@ def fast_logits(attention: Tensor, convolution: Tensor, dense: Tensor, x: Tensor
         _RUNS[trial] = _runs(*trial)
     if not _RUNS[trial]:
         return None
-    logits = Halved.apply(attention, convolution, dense, x, pairs)  # type: ignore[no-untyped-call]
+    logits = Halved.apply(  # type: ignore[no-untyped-call]
+        attention, convolution, dense, x, pairs, folds
+    )
     return logits
 
 
@@ -91,7 +96,9 @@ def _runs(
             convolution = torch.ones(1, heads, channels, filters, device=device)
             dense = torch.ones(1, classes, heads * nodes * filters, device=device)
             x = torch.ones(1, 64, nodes, channels, device=device)
-            logits = Halved.apply(attention, convolution, dense, x, pairs)  # type: ignore[no-untyped-call]
+            logits = Halved.apply(  # type: ignore[no-untyped-call]
+                attention, convolution, dense, x, pairs, False
+            )
             torch.autograd.grad(logits.sum(), attention)
             torch.cuda.synchronize(device)
     except torch.OutOfMemoryError:  # which says nothing of the kernels

@@ -18,11 +18,12 @@ _SPLITS = 16  # the attention's gradient is summed in so many parts
 
 class Fused(torch.autograd.Function):
     """attention (N, K, U, V), convolution (N, K, C, F), dense (N, classes, U * K * F), inputs
-    (N, B, V, C) -> logits (N, B, classes) in float32."""
+    (N, B, V, C) -> logits (N, B, classes) in float32. What is below zero in a hidden unit is
+    folded up (``folds``: the absolute value) or cut off (the ReLU)."""
 
     @staticmethod
     def forward(
-        ctx: Any, attention: Tensor, convolution: Tensor, dense: Tensor, x: Tensor
+        ctx: Any, attention: Tensor, convolution: Tensor, dense: Tensor, x: Tensor, folds: bool
     ) -> Tensor:
         from .kernels import logits_kernel
 
@@ -41,15 +42,16 @@ class Fused(torch.autograd.Function):
         parts = x.new_empty(networks, splits, batch, wide, dtype=torch.float32)
         logits_kernel[(networks, -(-batch // 64), splits)](
             z, w, d, parts, heads, nodes, batch, classes, _HEADS,
-            C=channels, F=filters, P=wide, **two_parts(channels), ROWS=64,
+            C=channels, F=filters, P=wide, **two_parts(channels), ROWS=64, FOLDS=folds,
             num_warps=4, num_stages=3,
         )  # fmt: skip
         ctx.save_for_backward(columns, z, w, d)
         ctx.sizes = (networks, heads, nodes, batch, channels, filters, classes)
+        ctx.folds = folds
         return parts.sum(1)[..., :classes]
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         from .kernels import attention_kernel, gradients_kernel
 
         columns, z, w, d = ctx.saved_tensors
@@ -63,7 +65,7 @@ class Fused(torch.autograd.Function):
         dd = torch.empty(d.shape, **single)
         gradients_kernel[(networks, heads, groups)](
             z, w, d, g, dz, dw, dd, heads, nodes, batch, classes, -(-nodes // groups),
-            C=channels, F=filters, P=wide, **two_parts(channels), ROWS=128,
+            C=channels, F=filters, P=wide, **two_parts(channels), ROWS=128, FOLDS=ctx.folds,
             num_warps=8, num_stages=2,
         )  # fmt: skip
         rows, width, padded = heads * nodes, batch * channels, columns.shape[1]
@@ -74,4 +76,4 @@ class Fused(torch.autograd.Function):
             num_warps=4, num_stages=3,
         )  # fmt: skip
         attention = da.sum(1)[..., :nodes].reshape(networks, heads, nodes, nodes)
-        return attention, dw.sum(2), dd, None
+        return attention, dw.sum(2), dd, None, None

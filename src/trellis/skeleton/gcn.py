@@ -8,11 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ..errors import TrellisError
 from ..saved.registry import registered
-from .stacked import stacked_gcn
+from .stacked import ACTIVATIONS, stacked_gcn
 
 
 @registered("GCN")
@@ -24,9 +23,11 @@ class GCN(nn.Module):
     .. math::  f(A^k \, U^\top \, W^k)
 
     with attention :math:`A^k` (nodes × nodes), convolution :math:`W^k` (channels × filters), and
-    f the ReLU. Heads are concatenated (the default), or summed before f as in the paper's text;
-    ``shared`` uses one convolution for all heads; ``blocks`` are stacked; the dense layer reads
-    all that the last one gives.
+    f the ReLU (the paper's, ``activation="relu"``) or the absolute value (``"abs"``), with which a
+    unit answers to a motion and to its opposite, and small networks are more accurate. Heads are
+    concatenated (the default), or summed before f as in the paper's text; ``shared`` uses one
+    convolution for all heads; ``blocks`` are stacked; the dense layer reads all that the last one
+    gives.
 
     Shapes: (batch, nodes, channels) -> (batch, classes).
 
@@ -64,6 +65,7 @@ class GCN(nn.Module):
         bias: bool = False,
         adjacency: Any = None,
         edges: str = "limit",
+        activation: str = "relu",
     ) -> None:
         super().__init__()
         sizes = {"nodes": nodes, "channels": channels, "classes": classes, "heads": heads,
@@ -73,15 +75,21 @@ class GCN(nn.Module):
                 raise TrellisError(f"{name}={size!r} is not a whole number from 1 up")
         if combine not in ("concat", "sum"):
             raise TrellisError(f"combine={combine!r} is unknown: 'concat' or 'sum'")
+        if activation not in ACTIVATIONS:
+            raise TrellisError(
+                f"activation={activation!r} is unknown: {' or '.join(map(repr, ACTIVATIONS))}"
+            )
         if edges not in ("limit", "start", "fixed"):
             raise TrellisError(f"edges={edges!r} is unknown: 'limit', 'start' or 'fixed'")
-        self.sizes: dict[str, Any] = sizes | {"shared": shared, "combine": combine, "bias": bias}
+        self.sizes: dict[str, Any] = sizes | {
+            "shared": shared, "combine": combine, "bias": bias, "activation": activation,
+        }  # fmt: skip
         graph = None if adjacency is None else _graph(adjacency, heads, nodes)
         width = filters * (heads if combine == "concat" else 1)
         self.blocks = nn.Sequential(
             *(
                 Block(nodes, channels if i == 0 else width, heads, filters, shared, combine, bias,
-                      graph, edges)
+                      activation, graph, edges)
                 for i in range(blocks)
             )
         )  # fmt: skip
@@ -100,8 +108,9 @@ class GCN(nn.Module):
             for name, constant in self.named_buffers()
             if name.endswith(".attention")
         }
+        sizes = self.sizes
         return stacked_gcn(
-            {**weights, **held}, x, self.sizes["blocks"], self.sizes["combine"], edges
+            {**weights, **held}, x, sizes["blocks"], sizes["combine"], sizes["activation"], edges
         )
 
     def described(self) -> dict[str, Any]:
@@ -133,10 +142,10 @@ class Block(nn.Module):
 
     def __init__(
         self, nodes: int, channels: int, heads: int, filters: int, shared: bool, combine: str,
-        bias: bool, graph: Tensor | None, edges: str,
+        bias: bool, activation: str, graph: Tensor | None, edges: str,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.combine = combine
+        self.combine, self.activation = combine, activation
         # Random, so that every connection has its chance (an identity to start from would take
         # the whole budget of magnitude pruning), and small, so that training decides what is large.
         attention = torch.empty(heads, nodes, nodes)
@@ -179,7 +188,7 @@ class Block(nn.Module):
             convolved = torch.einsum("bvc,kcf->bvkf", x, self.convolution)
             signal = torch.einsum("kuv,bvkf->bukf", attention, convolved)
         signal = signal.flatten(2) if self.combine == "concat" else signal.sum(dim=2)
-        return F.relu(signal if self.bias is None else signal + self.bias)
+        return ACTIVATIONS[self.activation](signal if self.bias is None else signal + self.bias)
 
 
 def _graph(adjacency: Any, heads: int, nodes: int) -> Tensor:

@@ -87,12 +87,14 @@ def scale_below(bound: Tensor) -> Tensor:
 
 class Halved(torch.autograd.Function):
     """attention (N, K, U, V), convolution (N, K, C, F), dense (N, classes, U * K * F), inputs
-    (N, B, V, C), all float32 -> logits (N, B, classes); ``pairs`` or high halves alone."""
+    (N, B, V, C), all float32 -> logits (N, B, classes); ``pairs`` or high halves alone. What is
+    below zero in a hidden unit is folded up (``folds``: the absolute value) or cut off."""
 
     @staticmethod
     def forward(
-        ctx: Any, attention: Tensor, convolution: Tensor, dense: Tensor, x: Tensor, pairs: bool
-    ) -> Tensor:
+        ctx: Any, attention: Tensor, convolution: Tensor, dense: Tensor, x: Tensor, pairs: bool,
+        folds: bool,
+    ) -> Tensor:  # fmt: skip
         from .halves_kernels import mix_kernel, pair_logits_kernel
 
         launches = LAUNCHES[pairs]
@@ -123,17 +125,18 @@ class Halved(torch.autograd.Function):
             launch = replace(launch, stages=1)
         pair_logits_kernel[(networks, -(-batch // launch.rows), splits)](
             *z, *w, *d, factors, parts, heads, nodes, batch, classes, _HEADS, C=channels,
-            F=filters, P=power(classes), **two_parts(channels), PAIRS=pairs, **launch.options,
+            F=filters, P=power(classes), **two_parts(channels), PAIRS=pairs, FOLDS=folds,
+            **launch.options,
         )  # fmt: skip
         of_w = sizes.sum(3).flatten(1).amax(1)  # of what one channel sums over its filters
         ctx.save_for_backward(x, scales, of_w, _most(dense), *z, *w, *d)
         ctx.sizes = (networks, heads, nodes, batch, channels, filters, classes)
-        ctx.pairs = pairs
+        ctx.pairs, ctx.folds = pairs, folds
         return parts.sum(1)[..., :classes]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         from .halves_kernels import pair_attention_kernel, pair_gradients_kernel
 
         pairs, launches = ctx.pairs, LAUNCHES[ctx.pairs]
@@ -161,7 +164,7 @@ class Halved(torch.autograd.Function):
         pair_gradients_kernel[(networks, heads, groups)](
             *halves, *g, factors, dz, dw, dd, heads, nodes, batch, classes, -(-nodes // groups),
             C=channels, F=filters, P=power(classes), **two_parts(channels), PAIRS=pairs,
-            **launch.options,
+            FOLDS=ctx.folds, **launch.options,
         )  # fmt: skip
         launch = launches.attention
         span = -(-columns // (_SPLITS * launch.columns)) * launch.columns
@@ -171,7 +174,7 @@ class Halved(torch.autograd.Function):
             PRECISION=_precision(pairs), **launch.options,
         )  # fmt: skip
         da = (da.sum(1)[..., :nodes] / for_dz[:, None, None]).reshape(-1, heads, nodes, nodes)
-        return da, dw.sum(2).transpose(2, 3), dd, None, None
+        return da, dw.sum(2).transpose(2, 3), dd, None, None, None
 
 
 def _most(values: Tensor) -> Tensor:

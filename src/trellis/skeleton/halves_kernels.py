@@ -18,7 +18,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .kernels import dense_at, filters_of, part, put
+from .kernels import active, dense_at, filters_of, part, put, through
 
 
 @triton.jit
@@ -104,8 +104,9 @@ def pair_logits_kernel(
     z, z_low, w, w_low, d, d_low, factors, out, K, U, B, classes, heads,
     C: tl.constexpr, F: tl.constexpr, P: tl.constexpr,
     C1: tl.constexpr, C2: tl.constexpr, ROWS: tl.constexpr, PAIRS: tl.constexpr,
+    FOLDS: tl.constexpr,
 ):  # fmt: skip
-    """out (N, splits, B, P): relu(z w) d, summed over the nodes of the split's heads."""
+    """out (N, splits, B, P): f(z w) d, summed over the nodes of the split's heads."""
     n = tl.program_id(0).to(tl.int64)
     split = tl.program_id(2)
     b = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
@@ -138,7 +139,7 @@ def pair_logits_kernel(
             hidden = tl.dot(z1, w1, hidden)
             if C2 > 0:
                 hidden = tl.dot(z2, w2, hidden)
-            h, h_low = halves(tl.maximum(hidden, 0.0) * for_hidden)
+            h, h_low = halves(active(hidden, FOLDS) * for_hidden)
             at, there = dense_at(n, u, k, U, K, classes, F, P)
             dense = tl.load(d + at, mask=there, other=0.0)
             dense_low = dense
@@ -155,6 +156,7 @@ def pair_gradients_kernel(
     z, z_low, w, w_low, d, d_low, g, g_low, factors, dz, dw, dd, K, U, B, classes, nodes,
     C: tl.constexpr, F: tl.constexpr, P: tl.constexpr,
     C1: tl.constexpr, C2: tl.constexpr, ROWS: tl.constexpr, PAIRS: tl.constexpr,
+    FOLDS: tl.constexpr,
 ):  # fmt: skip
     """From g (N, B, P), the logits' gradient: dz as z, dd as d, dw (N, K, groups, F, C).
 
@@ -219,8 +221,8 @@ def pair_gradients_kernel(
             if PAIRS:
                 coming_low = tl.load(g_low + where, mask=b[:, None] < B, other=0.0)
             back = product(dense, dense_low, tl.trans(coming), tl.trans(coming_low), PAIRS)
-            back, back_low = halves(tl.where(hidden > 0, back * for_back, 0.0))
-            h, h_low = halves(tl.maximum(hidden, 0.0) * for_hidden)
+            back, back_low = halves(through(hidden, back * for_back, FOLDS))
+            h, h_low = halves(active(hidden, FOLDS) * for_hidden)
             # Added outside of the tensor cores, whose own sums round towards zero.
             for_dense += product(h, h_low, coming, coming_low, PAIRS) * to_dense
             for_w1 += product(back, back_low, z1, z1_low, PAIRS) * to_w

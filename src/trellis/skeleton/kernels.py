@@ -49,12 +49,27 @@ def dense_at(n, u, k, U, K, classes, F: tl.constexpr, P: tl.constexpr):
 
 
 @triton.jit
+def active(hidden, FOLDS: tl.constexpr):
+    """f of hidden units: what is below zero is folded up, or cut off."""
+    return tl.abs(hidden) if FOLDS else tl.maximum(hidden, 0.0)
+
+
+@triton.jit
+def through(hidden, back, FOLDS: tl.constexpr):
+    """The gradient ``back`` of f's result as that of hidden units; at zero there is none."""
+    result = tl.where(hidden > 0, back, 0.0)
+    if FOLDS:
+        result = tl.where(hidden < 0, -back, result)
+    return result
+
+
+@triton.jit
 def logits_kernel(
     z, w, d, out, K, U, B, classes, heads,
     C: tl.constexpr, F: tl.constexpr, P: tl.constexpr,
-    C1: tl.constexpr, C2: tl.constexpr, ROWS: tl.constexpr,
+    C1: tl.constexpr, C2: tl.constexpr, ROWS: tl.constexpr, FOLDS: tl.constexpr,
 ):  # fmt: skip
-    """out (N, splits, B, P): relu(z w) d, summed over the nodes of the split's heads."""
+    """out (N, splits, B, P): f(z w) d, summed over the nodes of the split's heads."""
     n = tl.program_id(0).to(tl.int64)
     split = tl.program_id(2)
     b = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
@@ -71,7 +86,7 @@ def logits_kernel(
             if C2 > 0:
                 z2 = part(z, row, b, C1, C, C2, B)
                 hidden = tl.dot(z2, w2, hidden)
-            hidden = tl.maximum(hidden, 0.0).to(w1.dtype)
+            hidden = active(hidden, FOLDS).to(w1.dtype)
             at, there = dense_at(n, u, k, U, K, classes, F, P)
             dense = tl.load(d + at, mask=there, other=0.0)
             total = tl.dot(hidden, dense, total)
@@ -83,7 +98,7 @@ def logits_kernel(
 def gradients_kernel(
     z, w, d, g, dz, dw, dd, K, U, B, classes, nodes,
     C: tl.constexpr, F: tl.constexpr, P: tl.constexpr,
-    C1: tl.constexpr, C2: tl.constexpr, ROWS: tl.constexpr,
+    C1: tl.constexpr, C2: tl.constexpr, ROWS: tl.constexpr, FOLDS: tl.constexpr,
 ):  # fmt: skip
     """From g (N, B, P), the logits' gradient: dz as z, dd as d, dw (N, K, groups, C, F)."""
     n = tl.program_id(0).to(tl.int64)
@@ -113,8 +128,8 @@ def gradients_kernel(
                 g + (n * B + b[:, None]) * P + p[None, :], mask=b[:, None] < B, other=0.0
             )
             back = tl.dot(coming, tl.trans(dense))
-            back = tl.where(hidden > 0, back, 0.0).to(w1.dtype)
-            hidden = tl.maximum(hidden, 0.0).to(w1.dtype)
+            back = through(hidden, back, FOLDS).to(w1.dtype)
+            hidden = active(hidden, FOLDS).to(w1.dtype)
             for_dense = tl.dot(tl.trans(hidden), coming, for_dense)
             for_w1 = tl.dot(tl.trans(z1), back, for_w1)
             dz1 = tl.dot(back, tl.trans(w1))

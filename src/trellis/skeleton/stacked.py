@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 
 from .fast import fast_logits
 
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "abs": torch.abs}
+
 
 def stacked_block(
-    attention: Tensor, convolution: Tensor, bias: Tensor | None, combine: str, x: Tensor
-) -> Tensor:
+    attention: Tensor, convolution: Tensor, bias: Tensor | None, combine: str, activation: str,
+    x: Tensor,
+) -> Tensor:  # fmt: skip
     """One block of N networks.
 
     attention (N, K, U, V), convolution (N, K or 1, C, F), bias (N, width), x (N, B, V, C)
@@ -38,7 +41,7 @@ def stacked_block(
         signal = signal.sum(1, keepdim=True)
     if bias is not None:
         signal = signal + bias.reshape(networks, -1, 1, 1, filters)
-    return signal.relu()
+    return ACTIVATIONS[activation](signal)
 
 
 def stacked_dense(weight: Tensor, bias: Tensor | None, hidden: Tensor) -> Tensor:
@@ -54,13 +57,14 @@ def stacked_dense(weight: Tensor, bias: Tensor | None, hidden: Tensor) -> Tensor
 
 
 def stacked_gcn(
-    weights: Mapping[str, Tensor], x: Tensor, blocks: int, combine: str, edges: Tensor | None
-) -> Tensor:
+    weights: Mapping[str, Tensor], x: Tensor, blocks: int, combine: str, activation: str,
+    edges: Tensor | None,
+) -> Tensor:  # fmt: skip
     """(N, B, V, C) -> (N, B, classes), for weights by the names of a `GCN`'s parameters."""
     first = weights["blocks.0.attention"], weights["blocks.0.convolution"]
     plain = blocks == 1 and combine == "concat" and edges is None and "dense.bias" not in weights
     if plain and len(first[0][0]) == len(first[1][0]):
-        logits = fast_logits(*first, weights["dense.weight"], x)
+        logits = fast_logits(*first, weights["dense.weight"], x, activation)
         if logits is not None:
             return logits
     for i in range(blocks):
@@ -70,6 +74,7 @@ def stacked_gcn(
             weights[f"blocks.{i}.convolution"],
             weights.get(f"blocks.{i}.bias"),
             combine,
+            activation,
             x,
         )
         if i + 1 < blocks:  # N, B, V, K * F

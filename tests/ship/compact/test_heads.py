@@ -22,6 +22,7 @@ def line(nodes: int) -> torch.Tensor:
 @pytest.mark.parametrize(
     "options",
     [{}, {"bias": True}, {"blocks": 2}, {"shared": True}, {"combine": "sum"}, {"filters": 5},
+     {"activation": "abs"},
      {"adjacency": line(5).float()}, {"adjacency": line(5).float(), "edges": "fixed"}],
     ids=lambda options: ",".join(options) or "plain",
 )  # fmt: skip
