@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from ..errors import TrellisError
 from .adam import Adam
 from .batches import Feed, Noise, batch_count, batch_indices
+from .dropping import Dropping
 from .rates import SpeedRule, cosine
 from .recipe import Recipe
 from .replay import Replay
@@ -31,10 +32,10 @@ class Training:
     remove is set to zero and stays there. ``tune`` takes the recipe's rate and length for tuning,
     ``shrinking`` those for pruning: masks then begin whole, and keep less and less.
     ``teachers`` are networks to learn from beside the labels. ``feed`` writes each step's inputs,
-    in place of the recipe's noise.
+    in place of the recipe's noise. ``dropping`` leaves out some hidden units at each step.
 
     Each network's result is the same, to rounding, whichever others it is stacked with: batches
-    depend on the epoch, noise on the network's seed and the step.
+    depend on the epoch, noise and what is left out on the network's seed and the step.
 
     >>> x, y = torch.eye(4), torch.arange(4)
     >>> model = torch.nn.Linear(4, 4)
@@ -62,6 +63,7 @@ class Training:
         precision: str = "fp32",
         teachers: Teachers | None = None,
         feed: Feed | None = None,
+        dropping: Dropping | None = None,
         shrinking: Shrinking | None = None,
     ) -> None:
         sample = next(iter(weights.values()))
@@ -75,7 +77,7 @@ class Training:
             raise TrellisError(f"precision={precision!r} is for GPUs; on the CPU use 'fp32'")
         self.forward, self.weights, self.recipe = forward, weights, recipe
         self.x, self.y, self.precision = x.to(sample.dtype), y, precision
-        self.shrinking = shrinking
+        self.shrinking, self.dropping = shrinking, dropping
         if shrinking is not None:
             if tune or masks is not None or len(shrinking.targets) != len(seeds):
                 raise TrellisError(
@@ -125,6 +127,8 @@ class Training:
                 batch, targets = self.x[chosen], self.y[chosen]
             self.feed.onto(self.inputs, batch, step)
             self.targets.copy_(targets)
+            if self.dropping is not None:
+                self.dropping.drawn(step)
             with arithmetic(self.precision):
                 self.replay(self._step)
         self.epochs_done += 1
@@ -143,10 +147,11 @@ class Training:
 
     def _step(self) -> None:
         leaves = [w.detach().requires_grad_() for w in self.weights.values()]
+        weights = dict(zip(self.weights, leaves, strict=True))
+        if self.dropping is not None:
+            weights = self.dropping.applied(weights)
         with autocast(self.precision, self.inputs.device):
-            logits = self.forward(
-                dict(zip(self.weights, leaves, strict=True)), self.inputs
-            )  # networks, batch, classes
+            logits = self.forward(weights, self.inputs)  # networks, batch, classes
         wide = logits.to(self.loss.dtype)
         targets = self.targets.expand(len(wide), -1)
         losses = F.cross_entropy(
