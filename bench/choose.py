@@ -30,7 +30,7 @@ import torch
 
 from trellis import skeleton
 from trellis.select.budget import budget
-from trellis.skeleton.shrink import COURSES, Course, Maker, view_of
+from trellis.skeleton.shrink import COURSES, Course, Maker, options_for
 from trellis.train import accuracies
 
 COURSE = replace(  # the default, but pruned and tuned once, in 1,000 steps each
@@ -44,10 +44,7 @@ WEAK = skeleton.Augmentation(rotation=(15, 15, 15), scale=0.1, warp=0.4, crop=0.
 
 class Variant(NamedTuple):
     course: Course = COURSE
-    basis: str = "cosines"
-    view: Mapping[str, str] = {}  # what is not as `view_of` has it
-    kinds: tuple[str, ...] = ("coordinates",)
-    bias: bool = False
+    own: Mapping[str, Any] = {}  # what is not as `options_for` has it
 
 
 def retrained(**changes: Any) -> Variant:
@@ -67,16 +64,24 @@ VARIANTS = {
     "batches of 64": retrained(
         batch=64, epochs=200, prune_epochs=100, prune_every=1, tune_epochs=100
     ),
-    "biases": Variant(bias=True),
+    "biases": Variant(own={"bias": True}),
+    "ReLU": Variant(own={"activation": "relu"}),
+    "nothing dropped": Variant(replace(COURSE, drop=0.0)),
+    "0.5 dropped": Variant(replace(COURSE, drop=0.5)),
+    "not mirrored": Variant(replace(COURSE, mirror=False)),
+    "rotation 45": Variant(
+        replace(COURSE, augmentation=replace(AUGMENTATION, rotation=(45.0, 45.0, 45.0)))
+    ),
+    "pruned at 6e-3": retrained(prune_rate=6e-3),
     "gradient to the power 0.25": Variant(replace(COURSE, sensitivity=0.25)),
     "gradient to the power 1": Variant(replace(COURSE, sensitivity=1.0)),
     "magnitude alone": Variant(replace(COURSE, sensitivity=0.0)),
     "SynFlow": Variant(replace(COURSE, method="synflow")),
     "cubic": Variant(replace(COURSE, curve="cubic")),
-    "moments": Variant(basis="chunks"),
-    "bones": Variant(kinds=("bones",)),
-    "camera's frame": Variant(view={"frame": "camera"}),
-    "recorded size": Variant(view={"size": "recorded"}),
+    "moments": Variant(own={"basis": "chunks"}),
+    "bones": Variant(own={"kinds": ("bones",)}),
+    "camera's frame": Variant(own={"frame": "camera"}),
+    "recorded size": Variant(own={"size": "recorded"}),
     "weaker variants": Variant(replace(COURSE, augmentation=WEAK)),
     "rotation 15": Variant(
         replace(COURSE, augmentation=replace(AUGMENTATION, rotation=(15.0, 15.0, 15.0)))
@@ -126,10 +131,7 @@ def accuracy(
 ) -> dict[str, float]:
     """Mean top-1 over seeds of the dense networks, and at each sparsity."""
     fold = skeleton.Fold("held out", train, judge)
-    recogniser = skeleton.Recogniser.fresh(
-        data, fold, basis=variant.basis, kinds=variant.kinds, bias=variant.bias,
-        **(view_of(data.layout) | variant.view),
-    )  # fmt: skip
+    recogniser = skeleton.Recogniser.fresh(data, fold, **(options_for(data.layout) | variant.own))
     labels = torch.from_numpy(recogniser.labels(data))
 
     def places(chosen: np.ndarray) -> torch.Tensor:
@@ -148,7 +150,7 @@ def accuracy(
         starts, [budget(maker.connections, s) for _, s in cells], [seed for seed, _ in cells],
         maker.teachers(dense),
     )  # fmt: skip
-    small = tried.best(course.tries)
+    small = tried.best()
     x, y = places(judge).to(options.device), labels[judge].to(options.device)
     found = 100 * accuracies(maker.forward, small.weights, x, y).view(-1, options.seeds).mean(1)
     whole = 100 * accuracies(maker.forward, dense, x, y)[: options.seeds].mean()

@@ -32,7 +32,7 @@ import torch
 from trellis import skeleton
 from trellis.select.budget import budget
 from trellis.skeleton.choosing import chooser
-from trellis.skeleton.shrink import COURSES, Course, Maker, Small, view_of
+from trellis.skeleton.shrink import COURSES, Course, Maker, options_for
 from trellis.train import accuracies
 
 SPARSITIES = (0.9, 0.95, 0.99, 0.999, 0.9995)
@@ -41,7 +41,6 @@ T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8:
 
 ONE = "one try"
 KEYS = ("data", "length", "part", "sparsity", "case")
-VIEWS = {"camera's frame": {"frame": "camera"}, "recorded size": {"size": "recorded"}}
 LIKE_THE_PAPER = ("magnitude by layer", "chains")  # chosen by magnitude alone
 METHODS = {
     "MP by layer": "magnitude by layer",
@@ -51,18 +50,21 @@ METHODS = {
 }
 
 
-def parts(course: Course) -> dict[str, tuple[Course, str]]:
-    """The course with its basis of time, and with one thing changed; then every way of choosing,
-    gradually and at once, taught and not."""
+def parts(course: Course) -> dict[str, tuple[Course, dict[str, str]]]:
+    """The course, and what is not as `options_for` has it: nothing, or one thing changed; then
+    every way of choosing, gradually and at once, taught and not."""
     default, course = course, replace(course, tries=1)
-    found = {
-        "default": (default, "cosines"),
-        ONE: (course, "cosines"),
-        "recorded size": (course, "cosines"),
-        "moments": (course, "chunks"),
-        "camera's frame": (course, "cosines"),
-        "not augmented": (replace(course, augmentation=None), "cosines"),
-        "by magnitude alone": (replace(course, sensitivity=0.0), "cosines"),
+    found: dict[str, tuple[Course, dict[str, str]]] = {
+        "default": (default, {}),
+        ONE: (course, {}),
+        "ReLU": (course, {"activation": "relu"}),
+        "recorded size": (course, {"size": "recorded"}),
+        "moments": (course, {"basis": "chunks"}),
+        "camera's frame": (course, {"frame": "camera"}),
+        "not mirrored": (replace(course, mirror=False), {}),
+        "nothing dropped": (replace(course, drop=0.0), {}),
+        "not augmented": (replace(course, augmentation=None), {}),
+        "by magnitude alone": (replace(course, sensitivity=0.0), {}),
     }
     for when, curve in (("gradual", course.curve), ("at once", "one-shot")):
         for method, key in METHODS.items():
@@ -72,7 +74,7 @@ def parts(course: Course) -> dict[str, tuple[Course, str]]:
                 if key == "chains":  # seconds for each: a tenth of the renewals
                     rarer = 10 * way.recipe.prune_every
                     way = replace(way, recipe=replace(way.recipe, prune_every=rarer))
-                found[f"{when}, {method}{taught}"] = way, "cosines"
+                found[f"{when}, {method}{taught}"] = way, {}
     del found["gradual, viterbi"]  # that is one try of the default
     return found
 
@@ -102,13 +104,13 @@ class Bench:
         return {tuple(row[key] for key in KEYS) for row in mine}
 
     def rows(
-        self, name: str, course: Course, basis: str, sparsities: list[float]
+        self, name: str, course: Course, own: dict[str, str], sparsities: list[float]
     ) -> list[dict[str, Any]]:
         """What becomes of one part: a row for each network, dense ones too."""
         found = []
         for number, fold in enumerate(self.data.folds):
-            view = view_of(self.data.layout) | VIEWS.get(name, {})
-            recogniser = skeleton.Recogniser.fresh(self.data, fold, basis=basis, **view)
+            how = options_for(self.data.layout) | own
+            recogniser = skeleton.Recogniser.fresh(self.data, fold, **how)
             labels = torch.from_numpy(recogniser.labels(self.data))
 
             def inputs(chosen: Any, recogniser: Any = recogniser) -> torch.Tensor:
@@ -123,7 +125,8 @@ class Bench:
             tested = inputs(fold.test), labels[fold.test].to(self.options.device)
             if course.method == "chains":
                 maker.choose = Pooled(recogniser.model, self.pool)
-            key = fold.name, basis, *view.values(), course.augmentation is None, course.teachers > 0
+            varied = maker.course.augmentation
+            key = fold.name, *how.values(), varied, course.teachers > 0
             if key not in self.dense:  # parts differ in what comes after
                 self.dense[key] = maker.train(self.seeds)
             dense = self.dense[key]
@@ -132,11 +135,9 @@ class Bench:
             targets = [budget(maker.connections, s) for _, s in cells]
             seeds = [seed for seed, _ in cells]
             tried = maker.shrink(starts, targets, seeds, maker.teachers(dense))
-            made = {name: tried.best(course.tries)}
-            if course.tries > 1:
-                first = slice(None, None, course.tries)
-                made[ONE] = Small(*({n: t[first] for n, t in p.items()} for p in tried[:2]),
-                                  tried.losses[first])  # fmt: skip
+            made = {name: tried.best()}
+            if max(tried.tries) > 1:
+                made[ONE] = tried.first()
             whole = accuracies(maker.forward, dense, *tested).tolist()
             for part, small in made.items():
                 masks = torch.cat([mask.flatten(1) for mask in small.masks.values()], 1)
@@ -198,8 +199,8 @@ def _chains(given: tuple[Any, ...]) -> dict[str, Any]:
 
 def settings(part: str, layout: skeleton.Layout) -> str:
     """A few letters that stand for all that a part is made with."""
-    course, basis = parts(COURSES["default"])[part]
-    told = course.to_dict(), basis, view_of(layout) | VIEWS.get(part, {})
+    course, own = parts(COURSES["default"])[part]
+    told = course.to_dict(), options_for(layout) | own
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -284,7 +285,7 @@ def main() -> int:
     for source in options.data:
         bench = None
         for name in options.parts:
-            course, basis = everything[name]
+            course, own = everything[name]
             course = course.times(options.length)
             if time.monotonic() - began > options.seconds:
                 continue
@@ -296,7 +297,7 @@ def main() -> int:
             ]  # fmt: skip
             if not wanted:
                 continue
-            made = bench.rows(name, course, basis, wanted)
+            made = bench.rows(name, course, own, wanted)
             made = [row for row in made if tuple(row[key] for key in KEYS) not in have]
             with store.open("a") as file:
                 file.writelines(json.dumps(row) + "\n" for row in made)

@@ -7,12 +7,14 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from tests.cli.arms import SMALL, SOURCE
 from tests.cli.conftest import Run
 from tests.skeleton.moving import arms, write_npz
+from trellis.errors import TrellisError
 from trellis.masks import masks_of
 from trellis.skeleton import Recogniser, load
 from trellis.skeleton.shrink import Outcome
@@ -78,13 +80,73 @@ def test_sizes_and_tries_can_be_told(run: Run, tmp_path: Path) -> None:
     assert trained.status == 0, trained.err
     assert Recogniser.load("u").normalisation.bones == arms().layout.bones
     refused = run(*SHRINK, "--keep", "60", "--tries", "0", "--out", "v")
-    assert refused.status == 2 and "tries=0 is not a whole number from 1 up" in refused.err
+    assert refused.status == 2 and "tries=0 is not a whole number from 1 to 100" in refused.err
     layout = dataclasses.replace(arms().layout, parents=(-1, -1, -1, -1))
     write_npz(tmp_path / "arms.npz", dataclasses.replace(arms(), layout=layout))
     assert run(*SHRINK, "--keep", "60", "--out", "w").status == 0
     assert Recogniser.load("w/model").normalisation.size == "recorded"  # there are no bones
     refused = run(*SHRINK, "--keep", "60", "--size", "alike", "--out", "x")
     assert refused.status == 2 and "has no bones to tell a skeleton's size by" in refused.err
+
+
+def test_hidden_units_are_absolute_values_unless_told(run: Run) -> None:
+    for told, found in (((), "abs"), (("--activation", "relu"), "relu")):
+        ran = run(*SHRINK, "--keep", "60", *told, "--out", found)
+        assert ran.status == 0, ran.err
+        for part in ("model", "dense"):
+            assert Recogniser.load(f"{found}/{part}").model.sizes["activation"] == found
+
+
+def test_it_says_whether_left_and_right_mean_anything(run: Run, tmp_path: Path) -> None:
+    """Waves that go round are the same from either side; the skeleton's two ends change places."""
+    plain = run(*SHRINK, "--keep", "60", "--out", "s")
+    assert plain.status == 0 and "left and right" not in plain.out  # an arm has no mirror image
+    assert Recogniser.load("s/model").history[-1]["mirror"] == "layout 'own' has no mirror image"
+    random = np.random.default_rng(0)
+    swing = np.where(random.random(48) < 0.5, -1.0, 1.0)
+    sequences = tuple(
+        (frames * 0.05 + label * np.array([0, 1, 0]) * np.arange(4)[:, None]
+         + sign * np.array([[0, 0, 0], [1, 0, 0], [0, 0, 0], [-1, 0, 0]])).astype(np.float32)
+        for frames, label, sign in zip(arms().sequences, arms().labels, swing, strict=True)
+    )  # fmt: skip
+    layout = dataclasses.replace(arms().layout, mirror=(0, 1, 2, 3))
+    data = dataclasses.replace(arms(), layout=layout, sequences=sequences)
+    write_npz(tmp_path / "arms.npz", data)
+    ran = run(*SHRINK, "--keep", "60", "--out", "t")
+    assert "left and right are exchanged in half of the variants: " in ran.out, ran.err
+    assert Recogniser.load("t/model").history[-1]["course"]["augmentation"]["mirror"] == 0.5
+    ran = run(*SHRINK, "--keep", "60", "--no-mirror", "--out", "v")
+    assert ran.status == 0 and "left and right" not in ran.out, ran.err
+    assert Recogniser.load("v/model").history[-1]["course"]["augmentation"]["mirror"] == 0
+    labels = (swing > 0).astype(np.int64)  # now the two sides are two actions
+    data = dataclasses.replace(data, labels=labels, classes=("left", "right"))
+    write_npz(tmp_path / "arms.npz", data)
+    ran = run(*SHRINK, "--keep", "60", "--out", "u")
+    assert "left and right are not exchanged: in a mirror 'left' is like 'right'" in ran.out
+
+
+def test_a_page_that_cannot_be_written_leaves_the_models(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise TrellisError("cannot write 's/report.html': No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("trellis.cli.report.write_page", full)
+        ran = run(*SHRINK, "--keep", "60", "--out", "s")
+    assert ran.status == 2
+    assert ran.err.strip().endswith(
+        "No space left on device; the models are written, and `trellis report s` makes the page"
+    )
+    assert sorted(os.listdir("s")) == ["dense", "model"]
+    again = run("report", "s", "--data", SOURCE)
+    assert again.status == 0 and Path("s/report.html").exists(), again.err
+
+
+def test_figures_for_programs_come_with_the_page_too(run: Run) -> None:
+    ran = run(*SHRINK, "--keep", "60", "--out", "s", "--json")
+    assert ran.status == 0 and ran.json["kept"] == 60
+    assert Path(ran.json["report"]).read_text().startswith("<!doctype html>")
 
 
 def test_a_search_shows_what_it_tried(run: Run) -> None:
@@ -129,7 +191,7 @@ def test_killed_while_tuning_it_goes_on(run: Run, monkeypatch: pytest.MonkeyPatc
     Path("b/model").mkdir()
     Path("b/model/.model.safetensors.0badcafe").touch()  # as if killed while writing that
     resumed = run(*SHRINK, "--keep", "60", "--out", "b", "--json")
-    assert resumed.json == straight.json | {"out": "b"}
+    assert resumed.json == straight.json | {"out": "b", "report": "b/report.html"}
     assert not list(Path("b").glob(".*.safetensors")) and not list(Path("b/model").glob(".*"))
 
 

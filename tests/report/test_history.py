@@ -70,6 +70,8 @@ def test_it_names_the_size_where_it_is_not_the_commands_own(tmp_path: Path, size
 @pytest.mark.parametrize("name", ["quick", "default"])
 @pytest.mark.parametrize("tries", [1, 2, 4])
 def test_it_names_tries(tmp_path: Path, name: str, tries: int) -> None:
+    usual = {"course": course_named(name).to_dict(), "recipe": {"name": f"shrink {name}"}}
+    assert option(told(tmp_path, SHRINK | usual, body=False)["command"], "--tries") is None
     course = course_named(name, tries=tries)
     recipe = {"name": course.recipe.name}
     step = SHRINK | {"course": course.to_dict(), "recipe": recipe, "losses": [0.5] * tries}
@@ -112,9 +114,13 @@ def test_it_names_what_else_was_chosen(
 
 def test_the_dense_network_of_a_course_is_made_by_the_course() -> None:
     step = {"step": "train", "source": "x", "recipe": {"name": "shrink quick"}, "length": 0.5,
-            "augmentation": {"turn": 0.1}}  # fmt: skip
-    [line] = commands([step], {"basis": "cosines", "frame": "camera"})
+            "augmentation": {"turn": 0.1}, "mirror": "yes"}  # fmt: skip
+    by_itself = {"basis": "cosines", "activation": "abs"}
+    [line] = commands([step], by_itself | {"frame": "camera"}, by_itself)
     assert line == "trellis shrink --data x --sparsity 0.5 --course quick --length 0.5"
+    old = {"basis": "cosines", "activation": "relu"}
+    [line] = commands([step | {"mirror": None}], old, by_itself)
+    assert line.endswith("--length 0.5 --no-mirror --activation relu")
 
 
 def test_a_page_says_on_what_a_model_was_trained_and_how_long(tmp_path: Path) -> None:
@@ -128,6 +134,8 @@ def test_a_page_says_on_what_a_model_was_trained_and_how_long(tmp_path: Path) ->
     small = shrink(fresh, data, data.folds[0], course, keep=60, folder=tmp_path)
     facts = dict(model_report(Models(tmp_path, small.small), None, None)["facts"])
     assert facts["Hardware"] == hardware(torch.device("cpu"))
+    assert "1 block of rectified units" in facts["Network"]
+    assert facts["Left and right"].startswith("not exchanged: layout ")
     assert facts["Time"].endswith(" to train, prune and tune")
     [first], [last] = small.dense.history, small.small.history
     assert 0 <= first["seconds"] <= last["seconds"]

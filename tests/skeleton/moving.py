@@ -33,10 +33,11 @@ def arms(count: int = 48, seed: int = 0, noise: float = 0.3) -> Skeletons:
 
 def write_npz(path: Path, data: Skeletons) -> None:
     (fold,) = data.folds
-    body: dict[str, Any] = {} if data.layout.body is None else {"body": np.array(data.layout.body)}
+    own = {"body": data.layout.body, "mirror": data.layout.mirror}
+    told: dict[str, Any] = {name: np.array(joints) for name, joints in own.items() if joints}
     np.savez(
         path,
-        **body,
+        **told,
         frames=np.concatenate(data.sequences),
         lengths=[len(frames) for frames in data.sequences],
         labels=data.labels,

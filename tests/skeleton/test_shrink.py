@@ -152,6 +152,52 @@ def test_of_many_tries_the_one_that_fits_best_is_taken() -> None:
     assert trellis.masks_of(outcome.small.model).kept == 60
 
 
+def test_only_what_keeps_little_is_tried_often_unless_told() -> None:
+    """Networks of both kinds in one stack; all of them as if made alone."""
+    total = 3 * 16 + 3 * 18 * 8 + 3 * 4 * 3 * 8
+    little, much = round(0.009 * total) + 20, total // 2
+    usual = dataclasses.replace(course(teachers=0), tries=None)
+    x = torch.from_numpy(fresh().places([DATA.sequences[i] for i in FOLD.train]))
+    given = torch.from_numpy(DATA.labels[FOLD.train])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trellis.skeleton.shrink.course._PLENTY", 0.1)
+        maker = making.Maker(fresh(), x, given, usual)
+        assert maker.connections == total
+        dense = {
+            name: weight.expand(2, *weight.shape[1:]) for name, weight in maker.train([5]).items()
+        }
+        tried = maker.shrink(dense, [little, much], [5, 5], None)
+        assert tried.tries == (4, 1) and len(tried.losses) == 5
+        best, first = tried.best(), tried.first()
+        assert best.losses.tolist() == [min(tried.losses.tolist()[:4]), tried.losses[4].item()]
+        assert first.losses.tolist() == tried.losses[[0, 4]].tolist()
+        alone = maker.shrink(
+            {name: weight[:1] for name, weight in dense.items()}, [much], [5], None
+        )
+        for name, mask in alone.masks.items():
+            assert torch.equal(mask[0], best.masks[name][1]) and best.masks[name][1].any()
+        assert sum(int(mask[0].sum()) for mask in best.masks.values()) == little
+        told = making.Maker(fresh(), x, given, dataclasses.replace(usual, tries=2))
+        assert told.shrink(dense, [little, much], [5, 5], None).tries == (2, 2)
+
+
+def test_hidden_units_are_dropped_while_they_can_be_spared() -> None:
+    """Not from the dense network, and the less the less a network will keep."""
+    for keep, share in ((300, 0.3), (60, 0.3 * (1 + np.log10(60 / 768 / 0.1)))):
+        seen: dict[str, Any] = {}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("trellis.skeleton.shrink.course._PLENTY", 0.1)
+            made(keep=keep, watch=lambda now, each, seen=seen: seen.update({now: each.dropping}))
+        assert seen["training"] is None
+        assert seen["pruning"].shares == seen["tuning"].shares == [pytest.approx(share)]
+    seen = {}
+    made(course(drop=0.0), keep=300, watch=lambda now, each: seen.update({now: each.dropping}))
+    assert set(seen.values()) == {None}
+    for drop in (-0.1, 1.0, float("nan")):
+        with pytest.raises(TrellisError, match=f"drop={drop!r} is not a share from 0 to below 1"):
+            course(drop=drop)
+
+
 def test_tries_go_on_after_a_kill_and_a_search_tries_once(tmp_path: Path) -> None:
     def kill(now: str, training: Training) -> None:
         if now == "tuning" and training.epochs_done == 11:
@@ -279,10 +325,12 @@ def test_refusals() -> None:
         made(at_least=90)
     with pytest.raises(TrellisError, match=r"8 connections may not be enough.*keep 9 or more"):
         made(keep=8)
-    with pytest.raises(TrellisError, match="teachers=-1 is not a whole number from 0 up"):
+    with pytest.raises(TrellisError, match="teachers=-1 is not a whole number from 0 to 100"):
         course(teachers=-1)
-    for tries in (0, -1, True, 1.5):
-        with pytest.raises(TrellisError, match=f"tries={tries} is not a whole number from 1 up"):
+    for tries in (0, -1, True, 1.5, 101):
+        with pytest.raises(
+            TrellisError, match=f"tries={tries} is not a whole number from 1 to 100"
+        ):
             course(tries=tries)
     with pytest.raises(TrellisError, match=r"weight=0.0 lets 2 teachers teach nothing"):
         course(weight=0.0)

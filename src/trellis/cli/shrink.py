@@ -21,14 +21,15 @@ from trellis.cli.report import tell
 from trellis.cli.sources import DataSource, FoldName, Protocol, SkipBad, chosen_fold, described
 from trellis.cli.sources import left_out as left_out_lines
 from trellis.cli.tables import console, percent, print_json, show, table
-from trellis.cli.train import Basis, Chunks, Filters, Frame, Heads, Kinds, Size
+from trellis.cli.train import Activation, Basis, Chunks, Filters, Frame, Heads, Kinds, Size
 from trellis.errors import TrellisError
 from trellis.files import check_writable, remove_drafts, replacing
 from trellis.lock import locked
+from trellis.report import write_page
 from trellis.report.model import model_report, models_in
 from trellis.saved.folder import DESCRIPTION, TENSORS, is_saved
 from trellis.skeleton import Fold, Skeletons
-from trellis.skeleton.shrink import Course, Outcome, course_named, view_of
+from trellis.skeleton.shrink import Course, Outcome, course_named, options_for
 from trellis.skeleton.shrink import shrink as shrunk
 from trellis.train import remove_checkpoint
 
@@ -58,8 +59,9 @@ Out = Annotated[
 CourseName = Annotated[
     Literal["default", "quick"],
     arg(
-        help="default: 6,000 steps in all, on batches of 128, and four tries at the last 4,000: "
-        "seconds on a GPU, many minutes on a CPU. quick: 720 steps and one try, for a first look."
+        help="default: 6,000 steps in all, on batches of 128, and up to four tries at the last "
+        "4,000: seconds on a GPU, many minutes on a CPU. quick: 720 steps and one try, for a first "
+        "look."
     ),
 ]
 OwnFrame = Annotated[
@@ -73,12 +75,20 @@ OwnSize = Annotated[
     Size | None,
     arg(help="How large skeletons are: all alike, where the layout has bones, unless told."),
 ]
+Mirrors = Annotated[
+    bool,
+    arg(
+        help="Exchange left and right in half of the variants, if the skeleton has a mirror image "
+        "and the recordings say that it means nothing (no two actions are each other's)."
+    ),
+]
 Tries = Annotated[
     int | None,
     arg(
         metavar="N",
         help="Prune and tune so many times, side by side, and take the network that fits the "
-        "training recordings best: 4 by default, 1 where quick. On a CPU, fewer are faster.",
+        "training recordings best. By default 4 times to keep less than a hundredth, or else once "
+        "(all such fit them), and once where quick. On a CPU, fewer are faster.",
     ),
 ]
 TeacherCount = Annotated[
@@ -91,7 +101,7 @@ TeacherCount = Annotated[
 Length = Annotated[
     float, arg(metavar="TIMES", help="Every phase so many times as long: 0.5 is half.")
 ]
-MODEL, DENSE, CURVE = "model", "dense", "curve.json"
+MODEL, DENSE, CURVE, PAGE = "model", "dense", "curve.json", "report.html"
 
 
 def shrink(
@@ -112,9 +122,11 @@ def shrink(
     filters: Filters = 128,
     chunks: Chunks = 32,
     channels: Kinds = ("coordinates",),
+    activation: Activation = "abs",
     basis: Basis = "cosines",
     frame: OwnFrame = None,
     size: OwnSize = None,
+    mirror: Mirrors = True,
     tries: Tries = None,
     teachers: TeacherCount = 0,
     skip_bad: SkipBad = False,
@@ -132,18 +144,18 @@ def shrink(
     Killed? The same command goes on where it stopped, and ends with the same model. Then
     `trellis evaluate small/model wave.csv`, or open small/report.html.
     """
-    settings = _course(course, length, teachers, tries)
+    settings = _course(course, length, teachers, tries, mirror)
     place = chosen_device(device, precision)
     asked = _asked(sparsity, keep, at_least)
     folder = _folder(data, asked, seed, fold) if out is None else out
     _check(folder, overwrite=overwrite)
     found = skeleton.load(data, protocol=protocol, skip_bad=skip_bad, progress=True)
     chosen = chosen_fold(found, fold)
-    told = {"frame": frame, "size": size}
-    view = view_of(found.layout) | {name: value for name, value in told.items() if value}
+    told = {"activation": activation, "basis": basis, "frame": frame, "size": size}
+    how = options_for(found.layout) | {name: value for name, value in told.items() if value}
     fresh = skeleton.Recogniser.fresh(
-        found, chosen, chunks=chunks, kinds=channels, basis=basis, seed=seed, heads=heads,
-        filters=filters, **view,
+        found, chosen, chunks=chunks, kinds=channels, seed=seed, heads=heads, filters=filters,
+        **how,
     )  # fmt: skip
     with _held(folder):
         _check(folder, overwrite=overwrite)  # somebody may have come first
@@ -154,12 +166,13 @@ def shrink(
                 about={"protocol": protocol, "length": length}, watch=watch,
             )  # fmt: skip
         _write(folder, made)
+        for checkpoint in folder.glob(".*.safetensors"):
+            remove_checkpoint(checkpoint)
         if as_json:
             print_json(_summary(folder, made))
         else:
             _print(folder, made, found, chosen)
-        for checkpoint in folder.glob(".*.safetensors"):
-            remove_checkpoint(checkpoint)
+        _tell(folder, found, chosen, quiet=as_json)
     return 0
 
 
@@ -180,11 +193,11 @@ def _held(folder: Path) -> Iterator[None]:
                 each.rmdir()
 
 
-def _course(name: str, length: float, teachers: int, tries: int | None) -> Course:
+def _course(name: str, length: float, teachers: int, tries: int | None, mirror: bool) -> Course:
     if not (math.isfinite(length) and length > 0):
         raise TrellisError(f"--length {length!r}: give a number above 0, such as 0.5")
     told = {} if tries is None else {"tries": tries}
-    return course_named(name, teachers=teachers, **told).times(length)
+    return course_named(name, teachers=teachers, mirror=mirror, **told).times(length)
 
 
 def _asked(sparsity: float | None, keep: int | None, at_least: float | None) -> str:
@@ -244,6 +257,7 @@ def _write(folder: Path, made: Outcome) -> None:
 def _summary(folder: Path, made: Outcome) -> dict[str, Any]:
     return {
         "out": str(folder),
+        "report": str(folder / PAGE),
         "kept": made.kept,
         "total": made.total,
         "sparsity": 1 - made.kept / made.total,
@@ -283,11 +297,33 @@ def _print(folder: Path, made: Outcome, data: Skeletons, fold: Fold) -> None:
         "",
         f"{described(data)}, fold {fold.name}: top-1 and mean-class on {len(fold.test):,} test "
         f"recordings, trained on {len(fold.train):,}; one seed.",
+        *_mirrored(made),
         *left_out_lines(data),
         f"wrote {folder / MODEL}, {folder / DENSE}",
     ]
     to.print("\n".join(lines), soft_wrap=True)
-    tell(folder / "report.html", model_report(models_in(folder, None), data, fold))
+
+
+def _tell(folder: Path, data: Skeletons, fold: Fold, *, quiet: bool) -> None:
+    """Write the page: the one thing that may still fail, and can be made again by itself."""
+    content = model_report(models_in(folder, None), data, fold)
+    try:
+        (write_page if quiet else tell)(folder / PAGE, content)
+    except TrellisError as error:
+        raise TrellisError(
+            f"{error}; the models are written, and `trellis report {folder}` makes the page"
+        ) from error
+
+
+def _mirrored(made: Outcome) -> list[str]:
+    """What was found out about left and right, where there was anything to find."""
+    step = made.small.history[-1]
+    if step["mirror"] is None or made.small.layout.mirror is None:
+        return []
+    share = step["course"]["augmentation"]["mirror"]
+    done = "left and right are exchanged in half of the variants" if share else (
+        "left and right are not exchanged")  # fmt: skip
+    return [f"{done}: {step['mirror']}."]
 
 
 def _verdict(made: Outcome) -> str:

@@ -18,10 +18,10 @@ Step = Mapping[str, Any]
 def commands(
     history: Sequence[Step],
     architecture: Mapping[str, Any],
-    view: Mapping[str, str] = MappingProxyType({}),
+    own: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
     """The command lines of a model's history, as far as it tells; ``architecture`` are the options
-    of its training that the history leaves out, by name; ``view`` are those that `trellis shrink`
+    of its training that the history leaves out, by name; ``own`` are those that `trellis shrink`
     takes by itself for such skeletons.
 
     >>> train = {"step": "train", "source": "hands45", "fold": "1:1", "seed": 3}
@@ -29,7 +29,7 @@ def commands(
     ['trellis train hands45 --fold 1:1 --recipe quick --epochs 5 --seed 3 --heads 2 --out dense']
     >>> shrink = {"step": "shrink", "source": "hands45", "kept": 9, "course": {"tries": 2}}
     >>> commands([shrink], {"basis": "chunks", "frame": "camera"}, {"frame": "body"})
-    ['trellis shrink --data hands45 --keep 9 --tries 2 --basis chunks --frame camera']
+    ['trellis shrink --data hands45 --keep 9 --tries 2 --no-mirror --frame camera']
     """
     found, last = [], "dense"
     for step in history:
@@ -57,8 +57,9 @@ def commands(
             length = step.get("length", 1)
             line += ["--length", f"{length:g}"] if length != 1 else []
             line += ["--tries", str(tries)] if (tries := _odd_tries(step)) else []
+            line += [] if step.get("mirror") else ["--no-mirror"]
             line += ["--teachers", str(teachers)] if (teachers := teachers_of(step)) else []
-            line += [*_training(step), *_architecture(architecture, basis="cosines", **view)]
+            line += [*_training(step), *_architecture(architecture, **own)]
         else:
             continue
         found.append(shlex.join(["trellis", *line]))
@@ -66,8 +67,9 @@ def commands(
 
 
 _DEFAULTS = {"heads": 16, "filters": 128, "blocks": 1, "shared": False, "combine": "concat",
-             "bias": False, "bones": "free", "chunks": 32, "channels": ("coordinates",),
-             "basis": "chunks", "frame": "camera", "size": "recorded"}  # fmt: skip
+             "bias": False, "activation": "relu", "bones": "free", "chunks": 32,
+             "channels": ("coordinates",), "basis": "chunks", "frame": "camera",
+             "size": "recorded"}  # fmt: skip
 
 
 def _architecture(given: Mapping[str, Any], **changes: str) -> list[str]:
@@ -114,7 +116,7 @@ def _odd_tries(step: Step) -> int | None:
     if course is None:
         return None
     quick = str(step.get("recipe", {}).get("name")).endswith("quick")
-    tries = int(course.get("tries", 1))
+    tries: int | None = course.get("tries", 1)
     return None if tries == COURSES["quick" if quick else "default"].tries else tries
 
 

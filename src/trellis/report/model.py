@@ -13,7 +13,7 @@ from ..paths.audit import Audit
 from ..saved.folder import is_saved
 from ..skeleton import Evaluation, Fold, Recogniser, Skeletons
 from ..skeleton.pose import mean_pose
-from ..skeleton.shrink import view_of
+from ..skeleton.shrink import options_for
 from ..skeleton.skeletons import Indices
 from ..train.provenance import versions
 from .confusion import of_matrix
@@ -120,7 +120,7 @@ def model_report(models: Models, data: Skeletons | None, fold: Fold | None) -> d
         facts=_facts(models, audit, data, fold),
         notes=(),
         missing=_missing(models, data, is_pruned),
-        command=" && ".join(commands(history, _architecture(model), view_of(model.layout)))
+        command=" && ".join(commands(history, _architecture(model), options_for(model.layout)))
         or "unknown: this model has no history",
         axis="kept",
         rows=rows,
@@ -160,6 +160,7 @@ def _warnings(model: Recogniser) -> list[str]:
     ]
 
 
+_UNITS = {"relu": "rectified units", "abs": "units that are absolute values"}
 _SIZES = {"recorded": "in the size that was recorded",
           "alike": "all in one size, by the length of their bones"}  # fmt: skip
 
@@ -178,7 +179,8 @@ def _facts(
     sizes = model.model.sizes
     found.append(
         ("Network", f"GCN, {sizes['heads']} heads, {sizes['filters']} filters, {model.chunks} "
-         f"chunks, {sizes['blocks']} block{'s' * (sizes['blocks'] > 1)}: {audit.total:,} weights")
+         f"chunks, {sizes['blocks']} block{'s' * (sizes['blocks'] > 1)} of "
+         f"{_UNITS[sizes['activation']]}: {audit.total:,} weights")
     )  # fmt: skip
     waves = " (waves over the whole recording)" if model.basis == "cosines" else " (moments)"
     seen = model.normalisation
@@ -190,6 +192,10 @@ def _facts(
         count = teachers_of(history[-1])
         taught = f"{count} dense network{'s' * (count > 1)} and labels" if count else "labels alone"
         found.append(("Taught by", taught))
+        if why := history[-1].get("mirror"):
+            varied = history[-1]["course"]["augmentation"]
+            done = "exchanged in half of the variants" if varied["mirror"] else "not exchanged"
+            found.append(("Left and right", f"{done}: {why}"))
         tries = len(history[-1].get("losses", ()))
         if tries > 1:
             found.append(("Chosen", f"of {tries} tries, by the loss on training recordings"))

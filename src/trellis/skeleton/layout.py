@@ -16,9 +16,10 @@ class Layout:
 
     ``parents[j]`` is the joint that a bone ties joint ``j`` to, −1 where none does. ``roots`` are
     the joints whose mean position is where the skeleton is (the wrist of a hand, the torsos of two
-    people). ``mirror[j]`` is the joint that ``j`` becomes in a mirror; a layout of one hand has
-    none, because its mirror image is the other hand. ``body`` is four joints, bottom, top, left and
-    right (hips and neck, two shoulders): the way that a person stands and faces.
+    people). ``mirror[j]`` is the joint that ``j`` becomes in a mirror; a layout of the right hand
+    has none, because its mirror image is the left; one of either hand has each joint itself.
+    ``body`` is four joints, bottom, top, left and right (hips and neck, two shoulders): the way
+    that a person stands and faces.
 
     >>> arm = Layout("arm", ("shoulder", "elbow", "hand"), parents=(-1, 0, 1))
     >>> arm.bones

@@ -29,8 +29,9 @@ MEDIAPIPE_HAND = Layout(
         ),
     ),
     parents=(-1, 0, 1, 2, 3, 0, 5, 6, 7, 0, 9, 10, 11, 0, 13, 14, 15, 0, 17, 18, 19),
+    mirror=tuple(range(21)),
 )  # fmt: skip
-"""One hand, wrist first, then finger by finger from the palm to the tip."""
+"""One hand, either of both, wrist first, then finger by finger from the palm to the tip."""
 
 SHREC17 = Layout(
     "shrec17",

@@ -1,7 +1,8 @@
 """Making a recogniser small: train, prune gradually, tune; or search how small it may be."""
 
-from .course import COURSES, Course, course_named, view_of
+from .course import COURSES, Course, course_named, options_for
 from .maker import Maker, Small
+from .mirror import mirror_of
 from .run import Outcome, shrink
 from .search import Point
 
@@ -13,6 +14,7 @@ __all__ = [
     "Point",
     "Small",
     "course_named",
+    "mirror_of",
+    "options_for",
     "shrink",
-    "view_of",
 ]

@@ -16,6 +16,9 @@ from ..layout import Layout
 
 _USUAL = 600  # the recordings of a set that a recipe's epochs are meant for
 _FEWEST = 40  # epochs that a phase has, however many recordings there are
+_PLENTY = 0.01  # of all connections: who keeps so many learns all, with hidden units to spare
+_TRIES = 4
+_MANY = 100  # networks, trained side by side: more than that is meant for something else
 _PHASES = ("epochs", "prune_epochs", "prune_every", "tune_epochs")
 
 
@@ -28,7 +31,15 @@ class Course:
     (`trellis.Schedule`), by ``method``, what a connection is worth being its magnitude times its
     gradient to the power ``sensitivity`` (`trellis.train.shrinking.Shrinking`), and then tuned.
     That is done ``tries`` times, from the same dense network, and what fits the recordings best is
-    taken: of networks that are nearly too small, those that learn better are better.
+    taken: of networks that are nearly too small, those that learn better are better. If None, four
+    times for those that keep less than a hundredth, and once for others, which all learn all.
+
+    Where left and right mean nothing (`mirror_of`), ``mirror`` exchanges them in half of the
+    variants.
+
+    While it is pruned and tuned, every step leaves out a share ``drop`` of the hidden units
+    (`dropped`): none of them then relies on another, and what stays is worth more on recordings
+    that it has not seen. A network that keeps a thousandth or less has none to spare.
 
     With ``teachers``, so many dense networks are trained, alike but for their seeds, and the first
     of them is pruned. While it is, and when it is tuned, it learns from the average of their
@@ -39,7 +50,9 @@ class Course:
 
     recipe: Recipe
     augmentation: Augmentation | None = field(default_factory=Augmentation)
-    tries: int = 1
+    mirror: bool = True
+    drop: float = 0.3
+    tries: int | None = None
     teachers: int = 0
     weight: float = 0.7
     temperature: float = 2.0
@@ -50,13 +63,20 @@ class Course:
     def __post_init__(self) -> None:
         for name, least in (("teachers", 0), ("tries", 1)):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise TrellisError(f"{name}={value!r} is not a whole number from {least} up")
+            if name == "tries" and value is None:
+                continue
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if not whole or not least <= value <= _MANY:
+                raise TrellisError(
+                    f"{name}={value!r} is not a whole number from {least} to {_MANY}"
+                )
         if self.teachers and not self.weight > 0:
             raise TrellisError(
                 f"weight={self.weight!r} lets {self.teachers} teachers teach nothing: give a share "
                 "of the loss above 0, or teachers=0"
             )
+        if not 0 <= self.drop < 1:
+            raise TrellisError(f"drop={self.drop!r} is not a share from 0 to below 1")
         if self.method not in METHODS:
             raise TrellisError(f"method={self.method!r} is unknown: {', '.join(METHODS)}")
         if not 0 <= self.sensitivity <= 1:
@@ -83,6 +103,36 @@ class Course:
         often = recipe.prune_epochs / recipe.prune_every
         epochs["prune_every"] = max(round(epochs["prune_epochs"] / often), 1)
         return dataclasses.replace(self, recipe=dataclasses.replace(recipe, **epochs))
+
+    def tries_at(self, kept: float) -> int:
+        """How often a network that will keep this share of its connections is made.
+
+        >>> course_named("default").tries_at(0.001), course_named("default").tries_at(0.01)
+        (4, 1)
+        """
+        if self.tries is not None:
+            return self.tries
+        return _TRIES if kept < _PLENTY else 1
+
+    def dropped(self, kept: float) -> float:
+        """The share of hidden units that every step leaves out of a network that will keep this
+        share of its connections: all of ``drop`` from a hundredth up, none from a thousandth down.
+
+        >>> [round(Course(COURSES["quick"].recipe).dropped(s), 3) for s in (0.1, 0.01, 0.003, 1e-3)]
+        [0.3, 0.3, 0.143, 0.0]
+        """
+        return self.drop * min(max(1 + math.log10(kept / _PLENTY), 0), 1)
+
+    def mirrored(self, share: float) -> Course:
+        """With this share of the variants mirrored.
+
+        >>> course_named("default").mirrored(0.5).augmentation.mirror
+        0.5
+        """
+        if self.augmentation is None:
+            return self
+        augmentation = dataclasses.replace(self.augmentation, mirror=share)
+        return dataclasses.replace(self, augmentation=augmentation)
 
     def times(self, length: float) -> Course:
         """Every phase ``length`` times as long.
@@ -112,21 +162,28 @@ _LONG: dict[str, Any] = {
 }
 _SHORT: dict[str, Any] = {"epochs": 40, "prune_epochs": 40, "prune_every": 2, "tune_epochs": 40}
 COURSES = {
-    "default": Course(Recipe("shrink", **_LONG, batch=128, **_RATES, **_COMMON), tries=4),
-    "quick": Course(Recipe("shrink quick", **_SHORT, batch=100, **_RATES, **_COMMON)),
+    "default": Course(Recipe("shrink", **_LONG, batch=128, **_RATES, **_COMMON)),
+    "quick": Course(
+        Recipe("shrink quick", **_SHORT, batch=100, **_RATES, **_COMMON), drop=0.0, tries=1
+    ),
 }
 
 
-def view_of(layout: Layout) -> dict[str, str]:
-    """How recordings are best seen, as options of `Recogniser.fresh`: in the body's frame, where
-    the layout says which joints tell (of hands none does: which way they point may be what tells
-    actions apart), and all in one size, where there are bones to tell by.
+def options_for(layout: Layout) -> dict[str, str]:
+    """What is best for networks that will be small, as options of `Recogniser.fresh`: recordings
+    as waves, in the body's frame, where the layout says which joints tell (of hands none does:
+    which way they point may be what tells actions apart), all in one size, where there are bones to
+    tell by; and hidden units that are absolute values.
 
     >>> from ..layouts import FPHA, NW_UCLA
-    >>> view_of(FPHA), view_of(NW_UCLA)["frame"]
-    ({'frame': 'camera', 'size': 'alike'}, 'body')
+    >>> options_for(FPHA)
+    {'basis': 'cosines', 'activation': 'abs', 'frame': 'camera', 'size': 'alike'}
+    >>> options_for(NW_UCLA)["frame"]
+    'body'
     """
     return {
+        "basis": "cosines",
+        "activation": "abs",
         "frame": "camera" if layout.body is None else "body",
         "size": "alike" if layout.bones else "recorded",
     }

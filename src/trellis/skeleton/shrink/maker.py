@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ...errors import TrellisError
 from ...train import Forward, Recipe, Teachers, Training, Weights, forward_of, losses, run, stack
+from ...train.dropping import Dropping
 from ...train.schedule import Schedule
 from ...train.shrinking import Chooses, Shrinking
 from ..choosing import chooser
@@ -20,41 +21,52 @@ from ..fitting import feed_of, seeing
 from ..gcn import GCN
 from ..recogniser import Recogniser
 from .course import Course
+from .mirror import Mirror, mirror_of
 
 Watch = Callable[[str, Training], None]  # a phase's name and where it is
+_READS_UNITS = "dense.weight"  # of a GCN: it reads all hidden units
 _APART = 1_000_003  # between seeds: of a network's phases and tries, and of teachers
 
 
 class Small(NamedTuple):
-    """A stack of networks, their masks, and their losses on the recordings as they are
-    (networks,). The tries at one network follow one another."""
+    """A stack of tries at networks, their masks, and their losses on the recordings as they are
+    (stack,). The tries at one network follow one another, ``tries[i]`` of them at network i."""
 
     weights: Weights
     masks: dict[str, Tensor]
     losses: Tensor
+    tries: tuple[int, ...]
 
-    def best(self, tries: int) -> Small:
-        """Of every ``tries`` at a network the one with the least loss, the first where many have.
+    def best(self) -> Small:
+        """Of the tries at each network the one with the least loss, the first where many have.
 
-        >>> weights = {"w": torch.arange(4.0)}
-        >>> Small(weights, {}, torch.tensor([3.0, 2.0, torch.nan, 5.0])).best(2).weights["w"]
-        tensor([1., 3.])
+        >>> losses = torch.tensor([3.0, 2.0, torch.nan, 5.0, 4.0])
+        >>> Small({"w": torch.arange(5.0)}, {}, losses, (2, 1, 2)).best().weights["w"]
+        tensor([1., 2., 4.])
         """
-        by_network = self.losses.nan_to_num(nan=torch.inf).view(-1, tries)
-        first = tries * torch.arange(len(by_network), device=by_network.device)
-        chosen = by_network.argmin(1) + first
+        each = self.losses.nan_to_num(nan=torch.inf).split(self.tries)
+        return self._chosen([int(losses.argmin()) for losses in each])
+
+    def first(self) -> Small:
+        """The first try at each network."""
+        return self._chosen([0] * len(self.tries))
+
+    def _chosen(self, which: Sequence[int]) -> Small:
+        starts = [sum(self.tries[:i]) for i in range(len(self.tries))]
+        at = [start + own for start, own in zip(starts, which, strict=True)]
         weights, masks = (
-            {name: tensor[chosen] for name, tensor in part.items()}
+            {name: tensor[at] for name, tensor in part.items()}
             for part in (self.weights, self.masks)
         )
-        return Small(weights, masks, self.losses[chosen])
+        return Small(weights, masks, self.losses[at], (1,) * len(at))
 
 
 class Maker:
     """Makes networks like a recogniser's, on recordings x (recordings, joints, chunks * 3), labels
     y: all of them at once, as a stack.
 
-    The course is suited to how many recordings there are. With ``folder`` every phase keeps a
+    The course is suited to how many recordings there are, and to whether left and right mean
+    anything in them. With ``folder`` every phase keeps a
     checkpoint there, under its own name: whatever was done before is not done again, and the result
     is the same. ``about`` is what else must be the same for that.
     """
@@ -73,6 +85,10 @@ class Maker:
         watch: Watch | None = None,
     ) -> None:
         self.recogniser, self.course = recogniser, course.suited(len(x))
+        self.mirror: Mirror | None = None
+        if course.mirror and course.augmentation is not None:
+            self.mirror = mirror_of(x, y, recogniser.layout, recogniser.classes)
+            self.course = self.course.mirrored(self.mirror.share)
         self.device, self.precision = torch.device(device), precision
         self.x, self.y = x.to(self.device), y.to(self.device)
         self.folder, self.watch = folder, watch
@@ -132,30 +148,42 @@ class Maker:
     ) -> Small:
         """Networks pruned to ``targets[i]`` connections from a stack of dense ones, and tuned: all
         the course's tries at each (`Small.best`)."""
-        tries = self.course.tries
-        shrinking = self.shrinking([target for target in targets for _ in range(tries)])
-        seeds = [seed + i * (_APART // 7) for seed in seeds for i in range(tries)]
-        weights = {key: weight.repeat_interleave(tries, 0) for key, weight in dense.items()}
+        tries = tuple(self.course.tries_at(target / self.connections) for target in targets)
+        which = [network for network, times in enumerate(tries) for _ in range(times)]
+        shrinking = self.shrinking([targets[network] for network in which])
+        seeds = [
+            seed + i * (_APART // 7)
+            for seed, times in zip(seeds, tries, strict=True)
+            for i in range(times)
+        ]
+        weights = {key: weight[which] for key, weight in dense.items()}
         phases = [f"{phase} {name}".strip() for phase in ("pruning", "tuning")]
+        shares = [self.course.dropped(target / self.connections) for target in shrinking.targets]
         pruned = self._trained(
-            phases[0], weights, [s + _APART // 2 for s in seeds],
+            phases[0], weights, [s + _APART // 2 for s in seeds], shares,
             teachers=teachers, shrinking=shrinking,
         )  # fmt: skip
         masks = {key: mask.clone() for key, mask in pruned.masks.items()}
         tuned = self._trained(
-            phases[1], weights, [s + _APART // 3 for s in seeds],
+            phases[1], weights, [s + _APART // 3 for s in seeds], shares,
             teachers=teachers, masks=masks, tune=True,
         )  # fmt: skip
-        return Small(tuned.weights, masks, losses(self.forward, tuned.weights, self.x, self.y))
+        found = losses(self.forward, tuned.weights, self.x, self.y)
+        return Small(tuned.weights, masks, found, tries)
 
     def _trained(
-        self, phase: str, weights: Weights, seeds: list[int], recipe: Recipe | None = None,
-        **options: Any,
+        self, phase: str, weights: Weights, seeds: list[int], drop: Sequence[float] = (),
+        recipe: Recipe | None = None, **options: Any,
     ) -> Training:  # fmt: skip
+        dropping = None
+        if any(drop):
+            units = weights[_READS_UNITS].shape[-1]
+            dropping = Dropping(_READS_UNITS, drop, units, seeds, self.device)
         training = Training(
             self.forward, weights, self.x, self.y, recipe or self.course.recipe, seeds=seeds,
             precision=self.precision,
             feed=feed_of(self.recogniser, self.course.augmentation, seeds, self.device),
+            dropping=dropping,
             **options,
         )  # fmt: skip
         path = None

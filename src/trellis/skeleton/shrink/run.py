@@ -80,13 +80,13 @@ def shrink(
     labels = recogniser.labels(data)
     makers: list[Maker] = []
 
-    def maker(chosen: Indices, tries: int) -> Maker:
+    def maker(chosen: Indices, course: Course) -> Maker:
         x = torch.from_numpy(recogniser.places([data.sequences[i] for i in chosen]))
         y = torch.from_numpy(labels[chosen])
-        makers.append(Maker(recogniser, x, y, replace(course, tries=tries), **options))
+        makers.append(Maker(recogniser, x, y, course, **options))
         return makers[-1]
 
-    whole = maker(fold.train, course.tries)
+    whole = maker(fold.train, course)
     least = max(whole.choose.least, 1)
     curve: tuple[Point, ...] = ()
     met = None
@@ -94,7 +94,12 @@ def shrink(
         target = exact_budget(whole.connections, sparsity, keep)
         whole.shrinking([target])  # refused before anybody has waited
     else:
-        target, curve, met = _searched(whole, maker, data, fold, labels, at_least, least, seed)
+        alike = replace(
+            course, tries=1, mirror=False, augmentation=whole.course.augmentation
+        )  # one try at each, so that what is made in the end is rather better than was promised
+        learn, judge = held_out(labels, fold.train, seed)
+        trial = maker(learn, alike)
+        target, curve, met = _searched(trial, data, labels, judge, at_least, least, seed)
     dense, tried = _made(whole, target, seed)
     losses = [round(loss, 4) if math.isfinite(loss) else None for loss in tried.losses.tolist()]
     if not any(loss is not None for loss in losses):
@@ -102,7 +107,7 @@ def shrink(
             f"training came to nothing: the loss of {'every try' if len(losses) > 1 else 'it'} is "
             "not a finite number. Look for recordings with wild coordinates (`trellis data info`)"
         )
-    small = tried.best(course.tries)
+    small = tried.best()
     facts = {
         "source": data.source,
         "synthetic": data.synthetic,
@@ -113,6 +118,7 @@ def shrink(
         "device": torch.device(device).type,
         "hardware": hardware(torch.device(device)),
         "versions": versions(),
+        "mirror": None if whole.mirror is None else whole.mirror.why,
         **dict(about or {}),
     }
     model = recogniser.model.to("cpu")
@@ -141,22 +147,19 @@ def _made(maker: Maker, target: int, seed: int) -> tuple[Weights, Small]:
 
 
 def _searched(
-    whole: Maker,
-    maker: Any,
+    trial: Maker,
     data: Skeletons,
-    fold: Fold,
     labels: Indices,
+    judge: Indices,
     at_least: float,
     least: int,
     seed: int,
 ) -> tuple[int, tuple[Point, ...], bool]:
-    """The budget of the smallest network that holds ``at_least``, or else of the best: one try at
-    each, so that what is made in the end is rather better than was promised."""
-    learn, judge = held_out(labels, fold.train, seed)
-    trial: Maker = maker(learn, 1)
+    """The budget of the smallest network that holds ``at_least`` on the recordings to ``judge``
+    by, or else of the best."""
     dense = trial.train(trial.teacher_seeds(seed), "search: training")
     teachers: Teachers | None = trial.teachers(dense)
-    places = whole.recogniser.places([data.sequences[i] for i in judge])
+    places = trial.recogniser.places([data.sequences[i] for i in judge])
     x = torch.from_numpy(places).to(trial.device)
     y = torch.from_numpy(labels[judge]).to(trial.device)
 

@@ -1,0 +1,126 @@
+"""Whether left and right mean anything: told by made-up people who lift one arm or the other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from trellis.skeleton import Fold, Layout, Recogniser, Skeletons
+from trellis.skeleton.shrink import course_named, mirror_of, shrink
+from trellis.skeleton.shrink.mirror import SHARE
+
+PERSON = Layout(
+    "person", ("neck", "left", "right"), parents=(-1, 0, 0), mirror=(0, 2, 1)
+)  # x is from left to right
+LEFT, RIGHT = 1, 2
+CHUNKS = 4
+EITHER = (LEFT, RIGHT)
+
+
+def lifts(arms: Sequence[int], high: float, count: int, seed: int) -> Tensor:
+    """(count, joints, chunks * 3): people who lift these arms, now one and now the next."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.zeros(count, 3, CHUNKS, 3)
+    x[:, LEFT, :, 0], x[:, RIGHT, :, 0] = -1, 1
+    for i in range(count):
+        x[i, arms[i % len(arms)], :, 1] = high * torch.linspace(0, 1, CHUNKS)
+    return (x + 0.05 * torch.randn(x.shape, generator=generator)).flatten(2)
+
+
+def recordings(*kinds: tuple[Sequence[int], float], count: int = 10) -> tuple[Tensor, Tensor]:
+    x = torch.cat([lifts(*kind, count, seed) for seed, kind in enumerate(kinds)])
+    return x, torch.arange(len(kinds)).repeat_interleave(count)
+
+
+def test_actions_of_either_arm_are_mirrored() -> None:
+    x, y = recordings((EITHER, 1.0), (EITHER, 3.0))
+    assert mirror_of(x, y, PERSON, ("low", "high")) == (
+        SHARE,
+        "20 of 20 recordings are like their own class in a mirror, 20 as they came",
+    )
+
+
+def test_actions_that_are_each_others_mirror_image_are_not() -> None:
+    x, y = recordings(((LEFT,), 3.0), ((RIGHT,), 3.0), (EITHER, 1.0), (EITHER, 6.0))
+    share, why = mirror_of(x, y, PERSON, ("left", "right", "low", "high"))
+    assert (share, why) == (0, "in a mirror 'left' is like 'right', and this like that")
+
+
+def test_one_of_two_such_actions_alone_may_be_mirrored() -> None:
+    """Nobody says that lifting the right arm is something else."""
+    x, y = recordings(((LEFT,), 3.0), (EITHER, 1.0), (EITHER, 6.0))
+    assert mirror_of(x, y, PERSON, ("left", "low", "high")).share == SHARE
+
+
+def test_people_who_always_use_the_same_arm_are_not() -> None:
+    x, y = recordings(*(((RIGHT,), high) for high in (1.0, 2.0, 3.0, 4.0)))
+    share, why = mirror_of(x, y, PERSON, ("a", "b", "c", "d"))
+    assert share == 0 and why.endswith("in a mirror, 40 as they came")
+
+
+@pytest.mark.parametrize(
+    ("layout", "why"),
+    [
+        (Layout("hand", PERSON.joints, PERSON.parents), "layout 'hand' has no mirror image"),
+        (
+            dataclasses.replace(PERSON, name="two", roots=(1, 2)),
+            "layout 'two' is of 2, who change sides",
+        ),
+    ],
+)
+def test_layouts_without_an_image_of_one(layout: Layout, why: str) -> None:
+    x, y = recordings((EITHER, 1.0), (EITHER, 3.0))
+    assert mirror_of(x, y, layout, ("low", "high")) == (0, why)
+
+
+def test_it_does_not_matter_from_which_side_a_set_was_recorded() -> None:
+    x, y = recordings(((LEFT, RIGHT, RIGHT), 1.0), ((RIGHT,), 2.0), ((LEFT,), 4.0))
+    other = x.view(len(x), 3, CHUNKS, 3)[:, list(PERSON.mirror or ())] * torch.tensor([-1, 1, 1])
+    names = ("a", "b", "c")
+    assert mirror_of(other.flatten(2), y, PERSON, names) == mirror_of(x, y, PERSON, names)
+
+
+def test_many_recordings_are_sampled() -> None:
+    x, y = recordings((EITHER, 1.0), (EITHER, 3.0), count=1500)
+    assert mirror_of(x, y, PERSON, ("low", "high")).why.startswith("2000 of 2000 recordings")
+
+
+def test_one_recording_says_nothing() -> None:
+    x, y = recordings(((LEFT,), 1.0), count=1)
+    assert mirror_of(x, y, PERSON, ("low",)).share == 0
+
+
+def test_a_course_follows_unless_told_not_to() -> None:
+    """Also where it searches: by what all training recordings say."""
+    x, y = recordings((EITHER, 1.0), (EITHER, 3.0))
+    frames = x.view(len(x), 3, CHUNKS, 3).transpose(1, 2).numpy()
+    all_of_them = np.arange(len(x))
+    fold = Fold("same", all_of_them, all_of_them)
+    data = Skeletons(
+        "people", tuple(frames), y.numpy(), ("low", "high"), tuple(map(str, all_of_them)),
+        PERSON, (fold,),
+    )  # fmt: skip
+    course = course_named("quick").times(0.05)
+    shares = []
+    cases: list[tuple[bool, dict[str, Any]]] = [
+        (True, {"sparsity": 0.5}), (False, {"sparsity": 0.5}), (True, {"at_least": 0.01})
+    ]  # fmt: skip
+    for mirror, asked in cases:
+        fresh = Recogniser.fresh(data, fold, chunks=CHUNKS, heads=2, filters=4)
+        seen: set[float] = set()
+
+        def watch(_: str, training: Any, seen: set[float] = seen) -> None:
+            seen.add(training.feed.settings.mirror)
+
+        given = dataclasses.replace(course, mirror=mirror)
+        made = shrink(fresh, data, fold, given, watch=watch, **asked)
+        step = made.small.history[-1]
+        shares.append((step["course"]["augmentation"]["mirror"], *seen))
+        assert (step["mirror"] is not None) == mirror
+    assert shares == [(SHARE, SHARE), (0, 0), (SHARE, SHARE)]
