@@ -30,6 +30,7 @@ import torch
 
 from trellis import skeleton
 from trellis.select.budget import budget
+from trellis.skeleton.layouts import FPHA, NW_UCLA
 from trellis.skeleton.shrink import COURSES, Course, Maker, options_for
 from trellis.train import accuracies
 
@@ -177,6 +178,7 @@ def settings(variant: Variant, options: argparse.Namespace) -> str:
     """A few letters that stand for all that a variant is made with."""
     told = (
         variant.course.times(options.length).to_dict(), *variant[1:],
+        [options_for(layout) for layout in (FPHA, NW_UCLA)],
         options.seeds, options.sparsity, options.precision,
     )  # fmt: skip
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]

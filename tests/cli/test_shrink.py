@@ -122,25 +122,41 @@ def test_it_says_whether_left_and_right_mean_anything(run: Run, tmp_path: Path) 
     data = dataclasses.replace(data, labels=labels, classes=("left", "right"))
     write_npz(tmp_path / "arms.npz", data)
     ran = run(*SHRINK, "--keep", "60", "--out", "u")
-    assert "left and right are not exchanged: in a mirror 'left' is like 'right'" in ran.out
+    assert "left and right are not exchanged: in a mirror 'left' looks like 'right'" in ran.out
 
 
+@pytest.mark.parametrize("words", [(), ("--json",)])
 def test_a_page_that_cannot_be_written_leaves_the_models(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     def full(*_: object) -> int:
-        raise TrellisError("cannot write 's/report.html': No space left on device")
+        raise TrellisError("cannot write 's t/report.html': No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("trellis.cli.report.write_page", full)
-        ran = run(*SHRINK, "--keep", "60", "--out", "s")
-    assert ran.status == 2
+        for module in ("report", "shrink"):
+            patch.setattr(f"trellis.cli.{module}.write_page", full)
+        ran = run(*SHRINK, "--keep", "60", "--out", "s t", *words)
+    assert ran.status == 2 and (ran.out == "") == bool(words)
     assert ran.err.strip().endswith(
-        "No space left on device; the models are written, and `trellis report s` makes the page"
+        "No space left on device; the models are written, and `trellis report 's t'` makes the page"
     )
-    assert sorted(os.listdir("s")) == ["dense", "model"]
-    again = run("report", "s", "--data", SOURCE)
-    assert again.status == 0 and Path("s/report.html").exists(), again.err
+    assert sorted(os.listdir("s t")) == ["dense", "model"]
+    again = run("report", "s t", "--data", SOURCE)
+    assert again.status == 0 and Path("s t/report.html").exists(), again.err
+
+
+def test_a_page_that_has_no_place_is_said_at_once(run: Run) -> None:
+    Path("s/report.html").mkdir(parents=True)
+    ran = run(*SHRINK, "--keep", "60", "--out", "s")
+    assert ran.status == 2 and "cannot write 's/report.html': it is a folder" in ran.err
+    assert os.listdir("s") == ["report.html"]
+
+
+def test_what_was_searched_before_is_gone_with_what_it_found(run: Run) -> None:
+    assert run(*SHRINK, "--at-least", "0.4", "--out", "s").status == 0
+    assert Path("s/curve.json").exists()
+    assert run(*SHRINK, "--keep", "60", "--out", "s", "--overwrite").status == 0
+    assert sorted(os.listdir("s")) == ["dense", "model", "report.html"]
 
 
 def test_figures_for_programs_come_with_the_page_too(run: Run) -> None:

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from trellis.skeleton import Fold, Layout, Recogniser, Skeletons
-from trellis.skeleton.shrink import course_named, mirror_of, shrink
-from trellis.skeleton.shrink.mirror import SHARE
+from trellis.skeleton import Augmentation, Fold, Layout, Recogniser, Skeletons
+from trellis.skeleton.shrink import Maker, course_named, mirror_of, shrink
+from trellis.skeleton.shrink.mirror import SHARE, _traded
 
 PERSON = Layout(
     "person", ("neck", "left", "right"), parents=(-1, 0, 0), mirror=(0, 2, 1)
@@ -38,6 +38,14 @@ def recordings(*kinds: tuple[Sequence[int], float], count: int = 10) -> tuple[Te
     return x, torch.arange(len(kinds)).repeat_interleave(count)
 
 
+def people(x: Tensor, y: Tensor, classes: tuple[str, ...]) -> tuple[Skeletons, Fold]:
+    frames = x.view(len(x), 3, CHUNKS, 3).transpose(1, 2).numpy()
+    every = np.arange(len(x))
+    fold = Fold("same", every, every)
+    names = tuple(map(str, every))
+    return Skeletons("people", tuple(frames), y.numpy(), classes, names, PERSON, (fold,)), fold
+
+
 def test_actions_of_either_arm_are_mirrored() -> None:
     x, y = recordings((EITHER, 1.0), (EITHER, 3.0))
     assert mirror_of(x, y, PERSON, ("low", "high")) == (
@@ -49,7 +57,7 @@ def test_actions_of_either_arm_are_mirrored() -> None:
 def test_actions_that_are_each_others_mirror_image_are_not() -> None:
     x, y = recordings(((LEFT,), 3.0), ((RIGHT,), 3.0), (EITHER, 1.0), (EITHER, 6.0))
     share, why = mirror_of(x, y, PERSON, ("left", "right", "low", "high"))
-    assert (share, why) == (0, "in a mirror 'left' is like 'right', and this like that")
+    assert (share, why) == (0, "in a mirror 'left' looks like 'right', and this like that")
 
 
 def test_one_of_two_such_actions_alone_may_be_mirrored() -> None:
@@ -69,7 +77,7 @@ def test_people_who_always_use_the_same_arm_are_not() -> None:
     [
         (Layout("hand", PERSON.joints, PERSON.parents), "layout 'hand' has no mirror image"),
         (
-            dataclasses.replace(PERSON, name="two", roots=(1, 2)),
+            dataclasses.replace(PERSON, name="two", mirror=(0, 1, 2), roots=(1, 2)),
             "layout 'two' is of 2, who change sides",
         ),
     ],
@@ -77,6 +85,52 @@ def test_people_who_always_use_the_same_arm_are_not() -> None:
 def test_layouts_without_an_image_of_one(layout: Layout, why: str) -> None:
     x, y = recordings((EITHER, 1.0), (EITHER, 3.0))
     assert mirror_of(x, y, layout, ("low", "high")) == (0, why)
+
+
+def test_one_person_may_have_a_root_on_either_side() -> None:
+    x, y = recordings((EITHER, 1.0), (EITHER, 3.0))
+    hips = dataclasses.replace(PERSON, roots=EITHER)
+    assert mirror_of(x, y, hips, ("low", "high")).share == SHARE
+
+
+def test_left_and_right_may_be_along_another_axis() -> None:
+    x, y = recordings(((LEFT,), 3.0), ((RIGHT,), 3.0), (EITHER, 1.0), (EITHER, 6.0))
+    turned = x.view(*x.shape[:2], CHUNKS, 3).roll(2, -1).flatten(2)  # x becomes z
+    names = ("left", "right", "low", "high")
+    assert mirror_of(turned, y, PERSON, names, left_right=2) == mirror_of(x, y, PERSON, names)
+    assert mirror_of(turned, y, PERSON, names).share == 0  # the arms go where nobody's are
+
+
+def test_recordings_that_are_like_any_class_say_nothing() -> None:
+    """One of each action, of which there are two, to the left and to the right; or noise alone."""
+    x, y = recordings(((LEFT,), 3.0), ((RIGHT,), 3.0), count=1)
+    share, why = mirror_of(x, y, PERSON, ("left", "right"))
+    assert share == 0 and why.endswith("in a mirror, 0 as they came, which says nothing")
+    noise = torch.randn(60, 3, CHUNKS * 3, generator=torch.Generator().manual_seed(0))
+    share, why = mirror_of(noise, torch.arange(60) % 3, PERSON, ("a", "b", "c"))
+    assert share == 0 and why.endswith("which says nothing")
+
+
+def test_an_accident_between_two_of_many_classes_is_no_trade() -> None:
+    """A recording each way, of two classes of ten that are otherwise like themselves."""
+    plain = 10 * torch.eye(6, dtype=torch.long)
+    mirrored = plain.clone()
+    mirrored[0, :] = torch.tensor([1, 2, 2, 2, 2, 1])  # all over the place
+    mirrored[1, :] = torch.tensor([2, 1, 2, 2, 2, 1])
+    assert _traded(plain, mirrored) is None
+    mirrored[0, :2], mirrored[1, :2] = torch.tensor([3, 6]), torch.tensor([5, 4])
+    assert _traded(plain, mirrored) == (0, 1)
+
+
+def test_a_share_that_was_given_is_left_as_it_is() -> None:
+    x, y = recordings(((LEFT,), 3.0), ((RIGHT,), 3.0))
+    data, fold = people(x, y, ("left", "right"))
+    fresh = Recogniser.fresh(data, fold, chunks=CHUNKS, heads=2, filters=4)
+    given = course_named("quick", augmentation=Augmentation(mirror=0.25))
+    maker = Maker(fresh, x, y, given)
+    assert maker.mirror is None and maker.course.augmentation == given.augmentation
+    usual = Maker(fresh, x, y, course_named("quick", augmentation=Augmentation(left_right=2)))
+    assert usual.mirror == mirror_of(x, y, PERSON, ("left", "right"), left_right=2)
 
 
 def test_it_does_not_matter_from_which_side_a_set_was_recorded() -> None:
@@ -99,13 +153,7 @@ def test_one_recording_says_nothing() -> None:
 def test_a_course_follows_unless_told_not_to() -> None:
     """Also where it searches: by what all training recordings say."""
     x, y = recordings((EITHER, 1.0), (EITHER, 3.0))
-    frames = x.view(len(x), 3, CHUNKS, 3).transpose(1, 2).numpy()
-    all_of_them = np.arange(len(x))
-    fold = Fold("same", all_of_them, all_of_them)
-    data = Skeletons(
-        "people", tuple(frames), y.numpy(), ("low", "high"), tuple(map(str, all_of_them)),
-        PERSON, (fold,),
-    )  # fmt: skip
+    data, fold = people(x, y, ("low", "high"))
     course = course_named("quick").times(0.05)
     shares = []
     cases: list[tuple[bool, dict[str, Any]]] = [

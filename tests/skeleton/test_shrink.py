@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import trellis
 from tests.skeleton.moving import arms
 from trellis import TrellisError
+from trellis.select.budget import budget
 from trellis.skeleton import Recogniser, evaluated
 from trellis.skeleton.shrink import Course, Outcome, course_named, shrink
 from trellis.skeleton.shrink import maker as making
@@ -160,7 +161,7 @@ def test_only_what_keeps_little_is_tried_often_unless_told() -> None:
     x = torch.from_numpy(fresh().places([DATA.sequences[i] for i in FOLD.train]))
     given = torch.from_numpy(DATA.labels[FOLD.train])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("trellis.skeleton.shrink.course._PLENTY", 0.1)
+        patch.setattr("trellis.skeleton.shrink.course._PLENTY", 10)
         maker = making.Maker(fresh(), x, given, usual)
         assert maker.connections == total
         dense = {
@@ -181,18 +182,44 @@ def test_only_what_keeps_little_is_tried_often_unless_told() -> None:
         assert told.shrink(dense, [little, much], [5, 5], None).tries == (2, 2)
 
 
+@pytest.mark.parametrize("total", [2_139_024, 612_608, 702_528, 461_712, 7_808])
+def test_to_remove_99_percent_takes_one_try_and_all_of_drop(total: int) -> None:
+    """Though budgets are rounded down, to a little less than a hundredth."""
+    usual = course_named("default")
+    for removed, tries in ((0.9, 1), (0.99, 1), (0.991, 4), (0.999, 4)):
+        kept = budget(total, removed)
+        assert usual.tries_at(kept, total) == tries
+        assert (usual.dropped(kept, total) == usual.drop) == (tries == 1)
+
+
+def test_a_network_of_another_kind_does_not_go_on(tmp_path: Path) -> None:
+    """ReLU and absolute values have the same weights to begin with."""
+
+    def kill(now: str, training: Training) -> None:
+        if now == "pruning":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        made(recogniser=fresh(activation="abs"), keep=60, folder=tmp_path, watch=kill)
+    with pytest.raises(TrellisError, match=r"architecture.activation was 'abs' and is 'relu'"):
+        made(keep=60, folder=tmp_path)
+
+
 def test_hidden_units_are_dropped_while_they_can_be_spared() -> None:
     """Not from the dense network, and the less the less a network will keep."""
     for keep, share in ((300, 0.3), (60, 0.3 * (1 + np.log10(60 / 768 / 0.1)))):
         seen: dict[str, Any] = {}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("trellis.skeleton.shrink.course._PLENTY", 0.1)
-            made(keep=keep, watch=lambda now, each, seen=seen: seen.update({now: each.dropping}))
+            patch.setattr("trellis.skeleton.shrink.course._PLENTY", 10)
+            made(
+                course(drop=0.3), keep=keep,
+                watch=lambda now, each, seen=seen: seen.update({now: each.dropping}),
+            )  # fmt: skip
         assert seen["training"] is None
         assert seen["pruning"].shares == seen["tuning"].shares == [pytest.approx(share)]
     seen = {}
-    made(course(drop=0.0), keep=300, watch=lambda now, each: seen.update({now: each.dropping}))
-    assert set(seen.values()) == {None}
+    made(keep=300, watch=lambda now, each: seen.update({now: each.dropping}))
+    assert set(seen.values()) == {None}  # a quick course has no time for it
     for drop in (-0.1, 1.0, float("nan")):
         with pytest.raises(TrellisError, match=f"drop={drop!r} is not a share from 0 to below 1"):
             course(drop=drop)

@@ -100,6 +100,13 @@ def test_a_training_that_was_killed_ends_the_same(
         assert torch.equal(weight, again.weights[name])
 
 
+def test_a_training_that_drops_other_units_does_not_go_on(tmp_path: Path) -> None:
+    run(training([0.3, 0.3]), tmp_path / "c.safetensors")
+    for other in ([0.3, 0.6], [0.0, 0.0]):
+        with pytest.raises(TrellisError, match="dropping"):
+            run(training(other), tmp_path / "c.safetensors")
+
+
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
 def test_no_share_beyond_some(share: float) -> None:
     with pytest.raises(TrellisError, match=f"a share of {share!r} units is dropped"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -75,11 +76,12 @@ OwnSize = Annotated[
     Size | None,
     arg(help="How large skeletons are: all alike, where the layout has bones, unless told."),
 ]
-Mirrors = Annotated[
+NoMirror = Annotated[
     bool,
     arg(
-        help="Exchange left and right in half of the variants, if the skeleton has a mirror image "
-        "and the recordings say that it means nothing (no two actions are each other's)."
+        help="Never exchange left and right. Without this, half of the variants do, if the "
+        "skeleton has a mirror image and the recordings say that it means nothing (no two actions "
+        "are each other's)."
     ),
 ]
 Tries = Annotated[
@@ -126,7 +128,7 @@ def shrink(
     basis: Basis = "cosines",
     frame: OwnFrame = None,
     size: OwnSize = None,
-    mirror: Mirrors = True,
+    no_mirror: NoMirror = False,
     tries: Tries = None,
     teachers: TeacherCount = 0,
     skip_bad: SkipBad = False,
@@ -144,7 +146,7 @@ def shrink(
     Killed? The same command goes on where it stopped, and ends with the same model. Then
     `trellis evaluate small/model wave.csv`, or open small/report.html.
     """
-    settings = _course(course, length, teachers, tries, mirror)
+    settings = _course(course, length, teachers, tries, mirror=not no_mirror)
     place = chosen_device(device, precision)
     asked = _asked(sparsity, keep, at_least)
     folder = _folder(data, asked, seed, fold) if out is None else out
@@ -169,10 +171,11 @@ def shrink(
         for checkpoint in folder.glob(".*.safetensors"):
             remove_checkpoint(checkpoint)
         if as_json:
+            _tell(folder, found, chosen, quiet=True)
             print_json(_summary(folder, made))
         else:
             _print(folder, made, found, chosen)
-        _tell(folder, found, chosen, quiet=as_json)
+            _tell(folder, found, chosen, quiet=False)
     return 0
 
 
@@ -193,7 +196,7 @@ def _held(folder: Path) -> Iterator[None]:
                 each.rmdir()
 
 
-def _course(name: str, length: float, teachers: int, tries: int | None, mirror: bool) -> Course:
+def _course(name: str, length: float, teachers: int, tries: int | None, *, mirror: bool) -> Course:
     if not (math.isfinite(length) and length > 0):
         raise TrellisError(f"--length {length!r}: give a number above 0, such as 0.5")
     told = {} if tries is None else {"tries": tries}
@@ -239,7 +242,8 @@ def _check(folder: Path, *, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise TrellisError(f"cannot write {str(folder)!r}: it is a file; name a folder")
     first = next((each for each in (folder, *folder.parents) if each.exists()), folder)
-    check_writable(first / CURVE)  # model/ is there where a run was killed while it wrote
+    for name in (CURVE, PAGE):  # model/ is there where a run was killed while it wrote
+        check_writable(first / name)
 
 
 def _write(folder: Path, made: Outcome) -> None:
@@ -250,6 +254,8 @@ def _write(folder: Path, made: Outcome) -> None:
         points = [point.to_dict() for point in made.curve]
         with replacing(folder / CURVE) as [draft]:
             draft.write_text(json.dumps(points, indent=2) + "\n")
+    else:
+        (folder / CURVE).unlink(missing_ok=True)  # of what is overwritten
     made.dense.save(folder / DENSE)
     made.small.save(folder / MODEL)  # last: a folder that has it is finished
 
@@ -306,12 +312,13 @@ def _print(folder: Path, made: Outcome, data: Skeletons, fold: Fold) -> None:
 
 def _tell(folder: Path, data: Skeletons, fold: Fold, *, quiet: bool) -> None:
     """Write the page: the one thing that may still fail, and can be made again by itself."""
-    content = model_report(models_in(folder, None), data, fold)
     try:
+        content = model_report(models_in(folder, None), data, fold)
         (write_page if quiet else tell)(folder / PAGE, content)
     except TrellisError as error:
+        again = shlex.join(["trellis", "report", str(folder)])
         raise TrellisError(
-            f"{error}; the models are written, and `trellis report {folder}` makes the page"
+            f"{error}; the models are written, and `{again}` makes the page"
         ) from error
 
 

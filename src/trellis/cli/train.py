@@ -38,7 +38,7 @@ Activation = Annotated[
     Literal["relu", "abs"],
     arg(
         help="What a hidden unit makes of its sum: relu, as in the paper, or abs, which answers to "
-        "a motion and to its opposite: small networks are more accurate with it."
+        "a motion and to its opposite: small networks are often more accurate with it."
     ),
 ]
 Bias = Annotated[bool, arg(help="Give convolutions and the dense layer biases.")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from ..skeleton.shrink import COURSES
@@ -18,18 +17,19 @@ Step = Mapping[str, Any]
 def commands(
     history: Sequence[Step],
     architecture: Mapping[str, Any],
-    own: Mapping[str, str] = MappingProxyType({}),
+    own: Mapping[str, str],
 ) -> list[str]:
     """The command lines of a model's history, as far as it tells; ``architecture`` are the options
     of its training that the history leaves out, by name; ``own`` are those that `trellis shrink`
     takes by itself for such skeletons.
 
     >>> train = {"step": "train", "source": "hands45", "fold": "1:1", "seed": 3}
-    >>> commands([train | {"recipe": {"name": "quick", "epochs": 5}}], {"heads": 2, "blocks": 1})
+    >>> quick = {"recipe": {"name": "quick", "epochs": 5}}
+    >>> commands([train | quick], {"heads": 2, "blocks": 1}, {})
     ['trellis train hands45 --fold 1:1 --recipe quick --epochs 5 --seed 3 --heads 2 --out dense']
     >>> shrink = {"step": "shrink", "source": "hands45", "kept": 9, "course": {"tries": 2}}
-    >>> commands([shrink], {"basis": "chunks", "frame": "camera"}, {"frame": "body"})
-    ['trellis shrink --data hands45 --keep 9 --tries 2 --no-mirror --frame camera']
+    >>> commands([shrink], {"basis": "chunks"}, {"basis": "cosines"})
+    ['trellis shrink --data hands45 --keep 9 --tries 2 --no-mirror --basis chunks']
     """
     found, last = [], "dense"
     for step in history:

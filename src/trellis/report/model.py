@@ -64,7 +64,9 @@ def models_in(path: Path, dense: Path | None = None) -> Models:
     beside = path / DENSE if dense is None else dense
     found = Recogniser.load(beside) if dense is not None or is_saved(beside) else None
     model = Recogniser.load(inner)
-    if found is not None and (found.classes, found.layout) != (model.classes, model.layout):
+    if found is not None and (
+        (found.classes, found.layout.joints) != (model.classes, model.layout.joints)
+    ):
         raise TrellisError(f"{str(beside)!r} has other classes or joints than {str(inner)!r}")
     return Models(path, model, found, tried_in(path / CURVE))
 

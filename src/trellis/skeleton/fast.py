@@ -35,7 +35,7 @@ def fast_logits(
         return logits
     pairs = kind == "fp32"
     sizes = (*convolution.shape[1:], attention.shape[-1], dense.shape[1])
-    trial = attention.device, pairs, *sizes
+    trial = attention.device, pairs, folds, *sizes
     if trial not in _RUNS:
         if x.is_cuda and torch.cuda.is_current_stream_capturing():  # no moment to try
             return None
@@ -86,8 +86,8 @@ _RUNS: dict[tuple[Any, ...], bool] = {}
 
 
 def _runs(
-    device: torch.device, pairs: bool, heads: int, channels: int, filters: int, nodes: int,
-    classes: int,
+    device: torch.device, pairs: bool, folds: bool, heads: int, channels: int, filters: int,
+    nodes: int, classes: int,
 ) -> bool:  # fmt: skip
     """Try one step of a network of these sizes: another GPU or another Triton may refuse it."""
     try:
@@ -97,7 +97,7 @@ def _runs(
             dense = torch.ones(1, classes, heads * nodes * filters, device=device)
             x = torch.ones(1, 64, nodes, channels, device=device)
             logits = Halved.apply(  # type: ignore[no-untyped-call]
-                attention, convolution, dense, x, pairs, False
+                attention, convolution, dense, x, pairs, folds
             )
             torch.autograd.grad(logits.sum(), attention)
             torch.cuda.synchronize(device)

@@ -53,6 +53,12 @@ class Layout:
             )
         if self.mirror is not None and sorted(self.mirror) != list(range(count)):
             raise TrellisError(f"layout {self.name!r}: mirror does not name every joint once")
+        for joint, other in enumerate(self.mirror or ()):
+            if self.mirror is not None and self.mirror[other] != joint:
+                raise TrellisError(
+                    f"layout {self.name!r}: in a mirror joint {joint} becomes {other}, which "
+                    f"becomes {self.mirror[other]}; a mirror image mirrored is the original"
+                )
         if self.body is not None and not (
             len(self.body) == len(set(self.body)) == 4
             and all(0 <= joint < count for joint in self.body)

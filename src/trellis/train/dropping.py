@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -42,6 +43,10 @@ class Dropping:
         self.name, self.shares, self.seeds = name, list(shares), list(seeds)
         self.factors = torch.ones(len(seeds), 1, units, device=device)
         self.generator = torch.Generator(device)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the result depends on, as JSON holds it."""
+        return {"name": self.name, "shares": self.shares}
 
     def drawn(self, step: int) -> None:
         """Choose the units of a step."""

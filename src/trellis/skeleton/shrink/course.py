@@ -16,7 +16,7 @@ from ..layout import Layout
 
 _USUAL = 600  # the recordings of a set that a recipe's epochs are meant for
 _FEWEST = 40  # epochs that a phase has, however many recordings there are
-_PLENTY = 0.01  # of all connections: who keeps so many learns all, with hidden units to spare
+_PLENTY = 100  # who keeps one connection in so many learns all, with hidden units to spare
 _TRIES = 4
 _MANY = 100  # networks, trained side by side: more than that is meant for something else
 _PHASES = ("epochs", "prune_epochs", "prune_every", "tune_epochs")
@@ -35,11 +35,12 @@ class Course:
     times for those that keep less than a hundredth, and once for others, which all learn all.
 
     Where left and right mean nothing (`mirror_of`), ``mirror`` exchanges them in half of the
-    variants.
+    variants; an ``augmentation`` that mirrors by itself is left as it is.
 
-    While it is pruned and tuned, every step leaves out a share ``drop`` of the hidden units
-    (`dropped`): none of them then relies on another, and what stays is worth more on recordings
-    that it has not seen. A network that keeps a thousandth or less has none to spare.
+    While it is pruned and tuned, every step leaves out a share ``drop`` of the hidden units that
+    classes are read from (`dropped`): none of them then relies on another, and what stays is worth
+    more on recordings that it has not seen. A network that keeps a thousandth or less has none to
+    spare.
 
     With ``teachers``, so many dense networks are trained, alike but for their seeds, and the first
     of them is pruned. While it is, and when it is tuned, it learns from the average of their
@@ -104,24 +105,29 @@ class Course:
         epochs["prune_every"] = max(round(epochs["prune_epochs"] / often), 1)
         return dataclasses.replace(self, recipe=dataclasses.replace(recipe, **epochs))
 
-    def tries_at(self, kept: float) -> int:
-        """How often a network that will keep this share of its connections is made.
+    def tries_at(self, kept: int, total: int) -> int:
+        """How often a network is made that will keep so many of its ``total`` connections.
 
-        >>> course_named("default").tries_at(0.001), course_named("default").tries_at(0.01)
+        >>> course = course_named("default")
+        >>> course.tries_at(2_139, 2_139_024), course.tries_at(21_390, 2_139_024)
         (4, 1)
         """
         if self.tries is not None:
             return self.tries
-        return _TRIES if kept < _PLENTY else 1
+        return _TRIES if kept < total // _PLENTY else 1
 
-    def dropped(self, kept: float) -> float:
-        """The share of hidden units that every step leaves out of a network that will keep this
-        share of its connections: all of ``drop`` from a hundredth up, none from a thousandth down.
+    def dropped(self, kept: int, total: int) -> float:
+        """The share of hidden units that every step leaves out of a network that will keep so many
+        of its ``total`` connections: all of ``drop`` from a hundredth up, none from a thousandth
+        down.
 
-        >>> [round(Course(COURSES["quick"].recipe).dropped(s), 3) for s in (0.1, 0.01, 0.003, 1e-3)]
+        >>> course = course_named("default")
+        >>> [round(course.dropped(kept, 2_139_024), 3) for kept in (213_902, 21_390, 6_417, 2_139)]
         [0.3, 0.3, 0.143, 0.0]
         """
-        return self.drop * min(max(1 + math.log10(kept / _PLENTY), 0), 1)
+        if kept >= total // _PLENTY:
+            return self.drop
+        return self.drop * max(1 + math.log10(kept * _PLENTY / total), 0)
 
     def mirrored(self, share: float) -> Course:
         """With this share of the variants mirrored.

@@ -24,7 +24,7 @@ from .course import Course
 from .mirror import Mirror, mirror_of
 
 Watch = Callable[[str, Training], None]  # a phase's name and where it is
-_READS_UNITS = "dense.weight"  # of a GCN: it reads all hidden units
+_READS_UNITS = "dense.weight"  # of a GCN: classes are read from the units of its last block
 _APART = 1_000_003  # between seeds: of a network's phases and tries, and of teachers
 
 
@@ -66,9 +66,9 @@ class Maker:
     y: all of them at once, as a stack.
 
     The course is suited to how many recordings there are, and to whether left and right mean
-    anything in them. With ``folder`` every phase keeps a
-    checkpoint there, under its own name: whatever was done before is not done again, and the result
-    is the same. ``about`` is what else must be the same for that.
+    anything in them. With ``folder`` every phase keeps a checkpoint there, under its own name:
+    whatever was done before is not done again, and the result is the same. ``about`` is what else
+    must be the same for that.
     """
 
     def __init__(
@@ -86,14 +86,18 @@ class Maker:
     ) -> None:
         self.recogniser, self.course = recogniser, course.suited(len(x))
         self.mirror: Mirror | None = None
-        if course.mirror and course.augmentation is not None:
-            self.mirror = mirror_of(x, y, recogniser.layout, recogniser.classes)
+        variants = course.augmentation
+        if course.mirror and variants is not None and variants.mirror == 0:
+            self.mirror = mirror_of(
+                x, y, recogniser.layout, recogniser.classes, variants.left_right
+            )
             self.course = self.course.mirrored(self.mirror.share)
         self.device, self.precision = torch.device(device), precision
         self.x, self.y = x.to(self.device), y.to(self.device)
         self.folder, self.watch = folder, watch
         self.took: dict[str, float] = {}  # seconds, by phase
         self.about = dict(about or {}) | {
+            "architecture": recogniser.model.described(),
             "channels": list(recogniser.kinds),
             "basis": recogniser.basis,
             "normalisation": recogniser.normalisation.to_dict(),
@@ -148,7 +152,8 @@ class Maker:
     ) -> Small:
         """Networks pruned to ``targets[i]`` connections from a stack of dense ones, and tuned: all
         the course's tries at each (`Small.best`)."""
-        tries = tuple(self.course.tries_at(target / self.connections) for target in targets)
+        course, total = self.course, self.connections
+        tries = tuple(course.tries_at(target, total) for target in targets)
         which = [network for network, times in enumerate(tries) for _ in range(times)]
         shrinking = self.shrinking([targets[network] for network in which])
         seeds = [
@@ -158,7 +163,7 @@ class Maker:
         ]
         weights = {key: weight[which] for key, weight in dense.items()}
         phases = [f"{phase} {name}".strip() for phase in ("pruning", "tuning")]
-        shares = [self.course.dropped(target / self.connections) for target in shrinking.targets]
+        shares = [course.dropped(target, total) for target in shrinking.targets]
         pruned = self._trained(
             phases[0], weights, [s + _APART // 2 for s in seeds], shares,
             teachers=teachers, shrinking=shrinking,

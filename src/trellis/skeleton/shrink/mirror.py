@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
 from typing import NamedTuple
 
 import torch
@@ -12,9 +11,9 @@ from torch import Tensor
 from ..layout import Layout
 
 SHARE = 0.5  # of the variants, that exchange left and right where this means nothing
-_STILL = 0.5  # mirrored recordings are like their own class so often, of what others are
+TOLD = 0.25  # recordings are like their own class: so much of the way from chance to always
+STILL = 0.5  # and mirrored ones so much of that
 _MOST = 2000  # recordings that are looked at
-_LEFT_RIGHT = 0  # the axis x
 
 
 class Mirror(NamedTuple):
@@ -24,16 +23,25 @@ class Mirror(NamedTuple):
     why: str
 
 
-def mirror_of(x: Tensor, y: Tensor, layout: Layout, classes: Sequence[str]) -> Mirror:
-    """For training recordings x (recordings, joints, chunks * 3) with labels y (recordings,).
+def mirror_of(
+    x: Tensor, y: Tensor, layout: Layout, classes: Sequence[str], left_right: int = 0
+) -> Mirror:
+    """For training recordings x (recordings, joints, chunks * 3) with labels y (recordings,), where
+    the axis ``left_right`` goes from left to right.
 
     Somebody else may throw with the other hand: where left and right mean nothing, half of the
     variants are mirrored, and networks learn what an action is from either side. That is so for
     layouts that have a mirror image, of one person or one hand, unless recordings say otherwise. A
-    recording is like the one nearest to it. Left and right mean something if mirrored recordings
-    are like their own class less than half as often as recordings are as they came (people who
-    always use the same hand), or if there are two classes whose mirrored recordings are like the
-    other more often than like their own (swipes to the left and to the right).
+    recording is like the one nearest to it. Left and right mean something if
+
+    - mirrored recordings are like their own class less than half as often, above chance, as they
+      were before (people who always use the same hand);
+    - there are two classes whose mirrored recordings are like the other rather than like their own
+      (swipes to the left and to the right).
+
+    Where recordings are hardly like their own class to begin with, they say nothing, and are not
+    mirrored. Of very many classes some two may seem to trade places by chance; then they are not
+    either, which costs less than to learn the wrong class.
 
     >>> from ..layouts import FPHA
     >>> mirror_of(torch.zeros(2, 21, 96), torch.tensor([0, 1]), FPHA, ("wave", "point"))
@@ -41,24 +49,28 @@ def mirror_of(x: Tensor, y: Tensor, layout: Layout, classes: Sequence[str]) -> M
     """
     if layout.mirror is None:
         return Mirror(0.0, f"layout {layout.name!r} has no mirror image")
-    if len(layout.roots) > 1:
-        return Mirror(0.0, f"layout {layout.name!r} is of {len(layout.roots)}, who change sides")
+    people = len({min(root, layout.mirror[root]) for root in layout.roots})
+    if people > 1:
+        return Mirror(0.0, f"layout {layout.name!r} is of {people}, who change sides")
     if len(x) < 2:
         return Mirror(0.0, "one recording alone is like no other")
     chosen = torch.linspace(0, len(x) - 1, min(len(x), _MOST)).round().long()
     x, y = x[chosen.to(x.device)].cpu().float(), y[chosen.to(y.device)].cpu()
     other = x.view(*x.shape[:2], -1, 3)[:, list(layout.mirror)].clone()
-    other[..., _LEFT_RIGHT] *= -1
+    other[..., left_right] *= -1
     plain, mirrored = (_like(each, x, y, len(classes)) for each in (x, other))
-    for one, two in combinations(range(len(classes)), 2):
-        if _trade(mirrored, one, two) and not _trade(plain, one, two):
-            return Mirror(
-                0.0, f"in a mirror {classes[one]!r} is like {classes[two]!r}, and this like that"
-            )
-    own, before = (float(each.diagonal().sum()) for each in (mirrored, plain))
-    told = f"{own:.0f} of {len(x)} recordings are like their own class in a mirror, {before:.0f} as"
-    told += " they came"
-    return Mirror(SHARE if own >= _STILL * before else 0.0, told)
+    before, own = (int(each.diagonal().sum()) for each in (plain, mirrored))
+    told = (
+        f"{own} of {len(x)} recordings are like their own class in a mirror, {before} as they came"
+    )
+    count = torch.bincount(y).double()
+    chance = float((count * (count - 1)).sum()) / (len(x) - 1)
+    if before - chance < TOLD * (len(x) - chance):
+        return Mirror(0.0, f"{told}, which says nothing")
+    if pair := _traded(plain, mirrored):
+        one, two = (repr(classes[each]) for each in pair)
+        return Mirror(0.0, f"in a mirror {one} looks like {two}, and this like that")
+    return Mirror(SHARE if own - chance >= STILL * (before - chance) else 0.0, told)
 
 
 def _like(given: Tensor, x: Tensor, y: Tensor, classes: int) -> Tensor:
@@ -69,6 +81,17 @@ def _like(given: Tensor, x: Tensor, y: Tensor, classes: int) -> Tensor:
     return torch.bincount(pairs, minlength=classes**2).view(classes, classes)
 
 
-def _trade(like: Tensor, one: int, two: int) -> bool:
-    """Whether each is like the other more often than like itself."""
-    return bool(like[one, two] > like[one, one] and like[two, one] > like[two, two])
+def _traded(plain: Tensor, mirrored: Tensor) -> tuple[int, int] | None:
+    """The first two classes that trade places in a mirror, and do not without: each is like the
+    other rather than like itself, and together half as often as they were like themselves."""
+    kept = plain.diagonal()
+    often = 2 * (mirrored + mirrored.T) >= kept[:, None] + kept
+    found = _mutual(mirrored) & often & ~_mutual(plain)
+    pairs: list[list[int]] = found.triu(1).nonzero().tolist()
+    return (pairs[0][0], pairs[0][1]) if pairs else None
+
+
+def _mutual(like: Tensor) -> Tensor:
+    """(classes, classes): whether each of two is like the other more often than like itself."""
+    other = like > like.diagonal()[:, None]
+    return other & other.T
