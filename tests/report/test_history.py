@@ -84,6 +84,16 @@ def test_it_names_tries(tmp_path: Path, name: str, tries: int) -> None:
     assert option(page["command"], "--tries") == (None if own == 1 else "1")
 
 
+@pytest.mark.parametrize(
+    "odd", [{"mirror": ["x"]}, {"mirror": "x", "course": {"augmentation": None}}, {"mirror": 3}]
+)
+def test_what_a_stranger_wrote_of_mirrors_breaks_no_page(
+    tmp_path: Path, odd: dict[str, Any]
+) -> None:
+    page = told(tmp_path, SHRINK | {"course": {"teachers": 0}} | odd, body=False)
+    assert "Left and right" not in dict(page["facts"])
+
+
 @pytest.mark.parametrize("teachers", [0, 1, 4])
 def test_it_names_teachers(tmp_path: Path, teachers: int) -> None:
     course = course_named("quick", teachers=teachers).to_dict()

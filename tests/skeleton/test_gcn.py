@@ -127,6 +127,7 @@ def test_attention_starts_at_the_adjacency() -> None:
         ({"blocks": True}, "blocks=True"),
         ({"combine": "mean"}, "combine='mean' is unknown"),
         ({"activation": "gelu"}, "activation='gelu' is unknown: 'relu' or 'abs'"),
+        ({"activation": []}, r"activation=\[\] is unknown"),
         ({"adjacency": LINE, "edges": "none"}, "edges='none' is unknown"),
         ({"adjacency": torch.ones(3, 4)}, r"adjacency has the shape \(3, 4\)"),
         ({"adjacency": LINE * torch.nan}, "not finite"),

@@ -27,6 +27,7 @@ from trellis.errors import TrellisError
 from trellis.files import check_writable, remove_drafts, replacing
 from trellis.lock import locked
 from trellis.report import write_page
+from trellis.report.history import left_and_right
 from trellis.report.model import model_report, models_in
 from trellis.saved.folder import DESCRIPTION, TENSORS, is_saved
 from trellis.skeleton import Fold, Skeletons
@@ -324,13 +325,10 @@ def _tell(folder: Path, data: Skeletons, fold: Fold, *, quiet: bool) -> None:
 
 def _mirrored(made: Outcome) -> list[str]:
     """What was found out about left and right, where there was anything to find."""
-    step = made.small.history[-1]
-    if step["mirror"] is None or made.small.layout.mirror is None:
+    said = left_and_right(made.small.history[-1])
+    if said is None or made.small.layout.mirror is None:
         return []
-    share = step["course"]["augmentation"]["mirror"]
-    done = "left and right are exchanged in half of the variants" if share else (
-        "left and right are not exchanged")  # fmt: skip
-    return [f"{done}: {step['mirror']}."]
+    return [f"left and right are {said}."]
 
 
 def _verdict(made: Outcome) -> str:

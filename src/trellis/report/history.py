@@ -110,6 +110,20 @@ def teachers_of(step: Step) -> int:
     return int((step.get("course") or {}).get("teachers", 0))
 
 
+def left_and_right(step: Step) -> str | None:
+    """Whether a course exchanged them, and why, in words; None where nobody asked.
+
+    >>> left_and_right({"mirror": "no one said", "course": {"augmentation": {"mirror": 0.0}}})
+    'not exchanged: no one said'
+    """
+    why, course = step.get("mirror"), step.get("course")
+    varied = course.get("augmentation") if isinstance(course, Mapping) else None
+    if not isinstance(why, str) or not isinstance(varied, Mapping):
+        return None
+    done = "exchanged in half of the variants" if varied.get("mirror") else "not exchanged"
+    return f"{done}: {why}"
+
+
 def _odd_tries(step: Step) -> int | None:
     """How many tries a course took, where that is not what it takes by itself."""
     course = step.get("course")

@@ -26,6 +26,7 @@ from .history import (
     dense_metrics,
     known,
     last_metrics,
+    left_and_right,
     method_of,
     spent,
     teachers_of,
@@ -194,10 +195,8 @@ def _facts(
         count = teachers_of(history[-1])
         taught = f"{count} dense network{'s' * (count > 1)} and labels" if count else "labels alone"
         found.append(("Taught by", taught))
-        if why := history[-1].get("mirror"):
-            varied = history[-1]["course"]["augmentation"]
-            done = "exchanged in half of the variants" if varied["mirror"] else "not exchanged"
-            found.append(("Left and right", f"{done}: {why}"))
+        if sides := left_and_right(history[-1]):
+            found.append(("Left and right", sides))
         tries = len(history[-1].get("losses", ()))
         if tries > 1:
             found.append(("Chosen", f"of {tries} tries, by the loss on training recordings"))

@@ -75,7 +75,7 @@ class GCN(nn.Module):
                 raise TrellisError(f"{name}={size!r} is not a whole number from 1 up")
         if combine not in ("concat", "sum"):
             raise TrellisError(f"combine={combine!r} is unknown: 'concat' or 'sum'")
-        if activation not in ACTIVATIONS:
+        if activation not in tuple(ACTIVATIONS):  # a file may hold what is no key
             raise TrellisError(
                 f"activation={activation!r} is unknown: {' or '.join(map(repr, ACTIVATIONS))}"
             )
