@@ -67,6 +67,7 @@ VARIANTS = {
     ),
     "biases": Variant(own={"bias": True}),
     "ReLU": Variant(own={"activation": "relu"}),
+    "smoothed to the end": retrained(tune_smoothing=None),
     "nothing dropped": Variant(replace(COURSE, drop=0.0)),
     "0.5 dropped": Variant(replace(COURSE, drop=0.5)),
     "not mirrored": Variant(replace(COURSE, mirror=False)),

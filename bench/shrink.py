@@ -64,6 +64,10 @@ def parts(course: Course) -> dict[str, tuple[Course, dict[str, str]]]:
         "camera's frame": (course, {"frame": "camera"}),
         "not mirrored": (replace(course, mirror=False), {}),
         "nothing dropped": (replace(course, drop=0.0), {}),
+        "smoothed to the end": (
+            replace(course, recipe=replace(course.recipe, tune_smoothing=None)),
+            {},
+        ),
         "not augmented": (replace(course, augmentation=None), {}),
         "by magnitude alone": (replace(course, sensitivity=0.0), {}),
     }

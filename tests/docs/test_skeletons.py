@@ -120,6 +120,6 @@ def _recipes() -> str:
 
 
 def _value(cell: str) -> object:
-    if cell == "all":
+    if cell in ("all", "as above"):
         return None
     return cell.strip("`") if cell.startswith("`") else float(cell.replace(",", ""))

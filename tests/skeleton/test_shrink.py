@@ -125,16 +125,16 @@ def test_killed_in_any_phase_it_goes_on_and_ends_the_same(phase: str, tmp_path: 
         made(keep=60, folder=tmp_path, recogniser=fresh(basis="cosines"))
 
 
-def test_labels_are_smoothed_for_a_network_that_learns_alone_and_not_for_one_that_teaches() -> None:
+@pytest.mark.parametrize(("name", "tuned"), [("default", 0.0), ("quick", 0.1)])
+def test_where_labels_are_smoothed(name: str, tuned: float) -> None:
+    """Not for networks that teach, nor, by default, while one is tuned."""
     seen: list[tuple[str, float]] = []
     for teachers in (0, 1):
-        made(
-            course(teachers=teachers),
-            keep=60,
-            watch=lambda phase, each: seen.append((phase, each.recipe.smoothing)),
-        )
+        given = course_named(name, teachers=teachers, tries=1)
+        given = dataclasses.replace(given, recipe=dataclasses.replace(given.recipe, **EPOCHS))
+        made(given, keep=60, watch=lambda phase, each: seen.append((phase, each.smoothing)))
     assert sorted(set(seen)) == [
-        ("pruning", 0.1), ("training", 0.0), ("training", 0.1), ("tuning", 0.1),
+        ("pruning", 0.1), ("training", 0.0), ("training", 0.1), ("tuning", tuned),
     ]  # fmt: skip
 
 

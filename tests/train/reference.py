@@ -39,6 +39,9 @@ def train(
             parameters[name].masked_fill_(~mask, 0)
     noise = Noise([seed], recipe.noise, x.device)
     all_epochs = recipe.tune_epochs if tune else recipe.epochs
+    smoothing = recipe.smoothing
+    if tune and recipe.tune_smoothing is not None:
+        smoothing = recipe.tune_smoothing
     rate, step, losses = rounded(first), 0, []
     for epoch in range(epochs):
         batches = batch_indices(len(x), recipe.batch, epoch)
@@ -48,7 +51,7 @@ def train(
             optimizer.param_groups[0]["lr"] = rate
             inputs = torch.empty(1, *x[chosen].shape, dtype=x.dtype)
             noise.onto(inputs, x[chosen], step)
-            loss = F.cross_entropy(model(inputs[0]), y[chosen], label_smoothing=recipe.smoothing)
+            loss = F.cross_entropy(model(inputs[0]), y[chosen], label_smoothing=smoothing)
             optimizer.zero_grad()
             loss.backward()
             for name, mask in (masks or {}).items():

@@ -42,6 +42,8 @@ def test_the_two_recipes_are_what_they_say() -> None:
         ({"decay": -0.1}, "decay=-0.1 is not a finite number from 0 up"),
         ({"noise": math.inf}, "noise=inf"),
         ({"smoothing": 1.0}, "smoothing=1.0 must be below 1"),
+        ({"tune_smoothing": 1.0}, "tune_smoothing=1.0 must be below 1"),
+        ({"tune_smoothing": -0.1}, "tune_smoothing=-0.1 is not a finite number from 0 up"),
         ({"momentum": 1.5}, "momentum=1.5 must be below 1"),
         ({"schedule": "step"}, "schedule='step' is unknown: speed or cosine"),
     ],

@@ -87,6 +87,22 @@ def test_every_architecture_trains_as_it_would_alone(name: str) -> None:
             )
 
 
+@pytest.mark.parametrize("tune_smoothing", [None, 0.0, 0.4])
+def test_tuning_smooths_labels_as_the_recipe_says(tune_smoothing: float | None) -> None:
+    recipe = recipe_named("default", tune_epochs=5, tune_smoothing=tune_smoothing)
+    one, masks = gcn(0), some_masks(0, gcn(0))
+    stacked = {n: torch.stack([m]) for n, m in masks.items()}
+    x, y = recordings(30)
+    training = Training(
+        forward_of(one), stack([one]), x, y, recipe, seeds=[0], masks=stacked, tune=True
+    )
+    while not training.done:
+        training.epoch()
+    reference.train(one, x, y, recipe, 5, seed=0, masks=masks, tune=True)
+    for name, parameter in one.named_parameters():
+        torch.testing.assert_close(training.weights[name][0], parameter.detach(), rtol=0, atol=1e-9)
+
+
 def test_what_is_removed_stays_removed() -> None:
     """Through momentum and weight decay, to the bit; what is kept moves."""
     recipe = recipe_named("default", tune_epochs=12, tune_rate=0.05, decay=0.5)

@@ -26,7 +26,8 @@ class Recipe:
 
     A network is trained (``epochs``, ``rate``), pruned gradually while it trains
     (``prune_epochs``, at a constant ``prune_rate``, masks renewed every ``prune_every`` epochs)
-    and tuned under its last masks (``tune_epochs``, ``tune_rate``).
+    and tuned under its last masks (``tune_epochs``, ``tune_rate``). Labels are smoothed by
+    ``smoothing``, while it is tuned by ``tune_smoothing``, unless that is None.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Recipe:
     prune_epochs: int = 1500
     prune_rate: float = 3e-3
     prune_every: int = 15
+    tune_smoothing: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "prune_epochs", "prune_every", "tune_epochs", "batch"):
@@ -51,12 +53,15 @@ class Recipe:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise TrellisError(f"{name}={value!r} is not a whole number from 1 up")
-        for name in ("rate", "prune_rate", "tune_rate", "decay", "noise", "smoothing", "momentum"):
+        shares = ["smoothing", "momentum"]
+        if self.tune_smoothing is not None:
+            shares.append("tune_smoothing")
+        for name in ("rate", "prune_rate", "tune_rate", "decay", "noise", *shares):
             value = getattr(self, name)
             least = "above 0" if name.endswith("rate") else "from 0 up"
             if not math.isfinite(value) or value < 0 or (value == 0 and least == "above 0"):
                 raise TrellisError(f"{name}={value!r} is not a finite number {least}")
-        for name in ("smoothing", "momentum"):
+        for name in shares:
             if getattr(self, name) >= 1:
                 raise TrellisError(f"{name}={getattr(self, name)!r} must be below 1")
         if self.schedule not in SCHEDULES:

@@ -29,7 +29,7 @@ class Training:
 
     ``weights`` is a stack, (networks, …) each, and is trained in place; ``x`` (recordings, …) and
     ``y`` (recordings,) lie on its device. ``masks``, where given, are a stack too: what they
-    remove is set to zero and stays there. ``tune`` takes the recipe's rate and length for tuning,
+    remove is set to zero and stays there. ``tune`` takes the recipe's settings for tuning,
     ``shrinking`` those for pruning: masks then begin whole, and keep less and less.
     ``teachers`` are networks to learn from beside the labels. ``feed`` writes each step's inputs,
     in place of the recipe's noise. ``dropping`` leaves out some hidden units at each step.
@@ -90,6 +90,9 @@ class Training:
             self.epochs, self.first_rate = recipe.tune_epochs, recipe.tune_rate
         else:
             self.epochs, self.first_rate = recipe.epochs, recipe.rate
+        self.smoothing = recipe.smoothing
+        if tune and recipe.tune_smoothing is not None:
+            self.smoothing = recipe.tune_smoothing
         self.epochs_done = 0
         self.masks = {n: m.to(sample.device, torch.bool) for n, m in (masks or {}).items()}
         for name, mask in self.masks.items():
@@ -155,7 +158,7 @@ class Training:
         wide = logits.to(self.loss.dtype)
         targets = self.targets.expand(len(wide), -1)
         losses = F.cross_entropy(
-            wide.transpose(1, 2), targets, reduction="none", label_smoothing=self.recipe.smoothing
+            wide.transpose(1, 2), targets, reduction="none", label_smoothing=self.smoothing
         ).mean(1)
         if self.teachers is not None:
             with autocast(self.precision, self.inputs.device):

@@ -29,7 +29,8 @@ class Course:
 
     A dense network is trained, then pruned while it trains on: along ``curve``
     (`trellis.Schedule`), by ``method``, what a connection is worth being its magnitude times its
-    gradient to the power ``sensitivity`` (`trellis.train.shrinking.Shrinking`), and then tuned.
+    gradient to the power ``sensitivity`` (`trellis.train.shrinking.Shrinking`), and then tuned,
+    in the default recipe on labels that are no longer smoothed.
     That is done ``tries`` times, from the same dense network, and what fits the recordings best is
     taken: of networks that are nearly too small, those that learn better are better. If None, four
     times for those that keep less than a hundredth, and once for others, which all learn all.
@@ -168,9 +169,13 @@ _LONG: dict[str, Any] = {
 }
 _SHORT: dict[str, Any] = {"epochs": 40, "prune_epochs": 40, "prune_every": 2, "tune_epochs": 40}
 COURSES = {
-    "default": Course(Recipe("shrink", **_LONG, batch=128, **_RATES, **_COMMON)),
+    "default": Course(
+        Recipe("shrink", **_LONG, batch=128, **_RATES, tune_smoothing=0.0, **_COMMON)
+    ),
     "quick": Course(
-        Recipe("shrink quick", **_SHORT, batch=100, **_RATES, **_COMMON), drop=0.0, tries=1
+        Recipe("shrink quick", **_SHORT, batch=100, **_RATES, **_COMMON),
+        drop=0.0,
+        tries=1,
     ),
 }
 
