@@ -68,6 +68,7 @@ def test_json_and_every_option(run: Run) -> None:
     attention = model.get_parameter("blocks.1.attention").detach()
     bones = torch.from_numpy(load(SOURCE).layout.adjacency()) != 0
     assert (attention[:, ~bones] == 0).all() and (attention[:, bones] != 0).all()
+    assert ran.json["bones"] == "limit"
 
 
 def test_a_finished_model_is_not_overwritten_unasked(

@@ -109,6 +109,8 @@ def test_it_names_teachers(tmp_path: Path, teachers: int) -> None:
         ({}, {}, ""),
         ({"precision": "tf32"}, {}, "--precision tf32"),
         ({"augmentation": {"turn": 0.1}}, {}, "--augment"),
+        ({"bones": "start"}, {}, "--bones start"),
+        ({"bones": ["start"]}, {}, ""),
         ({}, {"edges": "limit"}, "--bones limit"),
         ({}, {"edges": "fixed"}, "--bones fixed"),
     ],

@@ -18,7 +18,7 @@ from trellis.errors import TrellisError
 from trellis.skeleton import Layout, Normalisation, Recogniser, chunked, evaluated, fit
 from trellis.train import recipe_named
 
-RECIPE = recipe_named("default", epochs=60, tune_epochs=40, rate=5e-3)
+RECIPE = recipe_named("default", epochs=60, tune_epochs=40, tune_smoothing=0.02, rate=5e-3)
 SIZES: dict[str, Any] = {"chunks": 6, "heads": 3, "filters": 8}
 
 
@@ -86,6 +86,7 @@ def test_tuning_touches_kept_connections_only(bias: bool) -> None:
     tuned = fit(trained, data, fold, RECIPE, tune=True)
     assert [step["step"] for step in tuned.history] == ["train", "tune"]
     assert tuned.history[-1]["recipe"]["epochs"] == 40
+    assert tuned.history[-1]["recipe"]["smoothing"] == 0.02
     assert trellis.masks_of(tuned.model) == masks
     after = masks.plain_state_dict(tuned.model)
     for name, mask in masks.items():

@@ -145,7 +145,7 @@ def train(
             trained = skeleton.fit(
                 fresh, data, chosen, settings, seed=seed, device=place, precision=precision,
                 augmentation=skeleton.Augmentation() if augment else None,
-                about={"protocol": protocol}, checkpoint=checkpoint, watch=watch,
+                about={"protocol": protocol, "bones": bones}, checkpoint=checkpoint, watch=watch,
             )  # fmt: skip
         trained.save(out)
         remove_checkpoint(checkpoint)

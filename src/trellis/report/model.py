@@ -150,7 +150,8 @@ def _architecture(model: Recogniser) -> dict[str, Any]:
     own = {"chunks": model.chunks, "channels": model.kinds, "basis": model.basis,
            "frame": model.normalisation.frame, "size": model.normalisation.size}  # fmt: skip
     form = model.model.described()
-    bones = "fixed" if form["fixed"] else "limit" if form["limited"] else "free"
+    begun = "start" if known(model.history, "bones") == "start" else "free"
+    bones = "fixed" if form["fixed"] else "limit" if form["limited"] else begun
     return model.model.sizes | own | {"bones": bones}
 
 

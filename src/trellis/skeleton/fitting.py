@@ -83,8 +83,12 @@ def fit(
     finally:
         if masks is not None:
             masks.apply(model)
-    step = dataclasses.asdict(recipe) | {"epochs": training.epochs, "rate": training.first_rate}
-    for name in ("tune_epochs", "tune_rate"):
+    step = dataclasses.asdict(recipe) | {
+        "epochs": training.epochs,
+        "rate": training.first_rate,
+        "smoothing": training.smoothing,
+    }
+    for name in ("tune_epochs", "tune_rate", "tune_smoothing"):
         del step[name]
     return recogniser.after(
         step="tune" if tune else "train",
