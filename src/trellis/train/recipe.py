@@ -59,7 +59,10 @@ class Recipe:
         for name in ("rate", "prune_rate", "tune_rate", "decay", "noise", *shares):
             value = getattr(self, name)
             least = "above 0" if name.endswith("rate") else "from 0 up"
-            if not math.isfinite(value) or value < 0 or (value == 0 and least == "above 0"):
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not (number and math.isfinite(value) and value >= 0) or (
+                value == 0 and least == "above 0"
+            ):
                 raise TrellisError(f"{name}={value!r} is not a finite number {least}")
         for name in shares:
             if getattr(self, name) >= 1:

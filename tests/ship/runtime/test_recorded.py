@@ -45,6 +45,19 @@ def wanted(x: Array, chunks: int, body: Body = None, bones: Bones = ()) -> Array
     return Normalisation(ROOTS, SCALE, body, bones, LENGTH)(chunked([x], chunks))[0]
 
 
+def exactly(x: Array, chunks: int) -> NDArray[np.float64]:
+    """By definition, in double precision: chunks are means of their frames, or lie between two."""
+    frames, times = x.astype(np.float64), np.arange(len(x))
+    means = np.empty((chunks, *x.shape[1:]))
+    for chunk in range(chunks):
+        own = times * chunks // len(x) == chunk
+        at = min((chunk + 0.5) * len(x) / chunks, len(x) - 1)
+        before, after = frames[int(at)], frames[min(int(at) + 1, len(x) - 1)]
+        means[chunk] = frames[own].mean(0) if own.any() else before + (at % 1) * (after - before)
+    origin = means[:, list(ROOTS)].mean(axis=(0, 1))
+    return ((means - origin) / SCALE).transpose(1, 0, 2).reshape(x.shape[1], -1)
+
+
 def rounding(x: Array) -> float:
     """Of one place, after normalisation."""
     return float(np.spacing(np.abs(x).max()) / SCALE)
@@ -56,10 +69,11 @@ def rounding(x: Array) -> float:
 )  # fmt: skip
 @example(27, 245, 10.0)
 def test_chunks(chunks: int, frames: int, far: float) -> None:
-    """A place is rounded once on its way to a chunk, and the origin may be rounded otherwise. Their
-    difference and what is divided by the scale are rounded in turn, here and there."""
+    """A place is rounded once on its way to a chunk; the origin may then be rounded otherwise. In
+    Python, too: what is left, and what it is divided by, are rounded in turn, here and there."""
     x = moving(frames, far)
     found, right = made(x, chunks, "chunks"), wanted(x, chunks)
+    assert np.abs(found - exactly(x, chunks)).max() <= 2.01 * rounding(x)
     in_turn = 4 * np.finfo(np.float32).eps * np.abs(right)
     assert (np.abs(found - right) <= 2 * rounding(x) + in_turn).all()
 
