@@ -205,10 +205,12 @@ def _chains(given: tuple[Any, ...]) -> dict[str, Any]:
 def settings(part: str, layout: skeleton.Layout) -> str:
     """A few letters that stand for all that a part is made with."""
     course, own = parts(COURSES["default"])[part]
-    rules = [  # which hang on how much is kept, and on what recordings say
+    rules: list[Any] = [  # which hang on how much is kept, and on what recordings say
         (course.tries_at(kept, 10**6), course.dropped(kept, 10**6))
         for kept in (10**5, 10**4, 10**3, 500)
     ]
+    if course.tries != 1:
+        rules += course.stops(part=True, narrow=False)  # when they part
     told = course.to_dict(), rules, (SHARE, TOLD, STILL), options_for(layout) | own
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
 

@@ -100,13 +100,18 @@ def test_the_same_seed_gives_the_same_network_and_another_another() -> None:
     assert not same(first.small, other.small) and not same(first.dense, other.dense)
 
 
-@pytest.mark.parametrize("phase", ["training", "pruning", "tuning"])
-def test_killed_in_any_phase_it_goes_on_and_ends_the_same(phase: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("phase", "epoch"),
+    [("training", 11), ("pruning", 11), ("pruning", 13), ("pruning", 17), ("tuning", 11)],
+)
+def test_killed_in_any_phase_it_goes_on_and_ends_the_same(
+    phase: str, epoch: int, tmp_path: Path
+) -> None:
     class Killed(Exception):
         pass
 
     def kill(now: str, training: Training) -> None:
-        if now == phase and training.epochs_done == 11:
+        if now == phase and training.epochs_done == epoch:
             raise Killed
 
     with pytest.MonkeyPatch.context() as patch:
@@ -117,7 +122,7 @@ def test_killed_in_any_phase_it_goes_on_and_ends_the_same(phase: str, tmp_path: 
     resumed = made(
         keep=60, folder=tmp_path, watch=lambda now, each: seen.append((now, each.epochs_done))
     )
-    assert seen[0] == (phase, 11)  # the epoch that was not kept is done again, none before it
+    assert seen[0] == (phase, epoch)  # the epoch that was not kept is done again, none before it
     assert same(resumed.small, made(keep=60).small)
     with pytest.raises(TrellisError, match="another training"):
         made(keep=61, folder=tmp_path)
@@ -153,6 +158,60 @@ def test_of_many_tries_the_one_that_fits_best_is_taken() -> None:
     assert trellis.masks_of(outcome.small.model).kept == 60
 
 
+def test_tries_are_one_network_until_they_part(tmp_path: Path) -> None:
+    """At three fifths of pruning; the first of them is what one try gives."""
+    counts: dict[tuple[str, int], int] = {}
+
+    def watch(now: str, training: Training) -> None:
+        counts[now, training.epochs_done] = len(training.seeds)
+
+    x = torch.from_numpy(fresh().places([DATA.sequences[i] for i in FOLD.train]))
+    given = torch.from_numpy(DATA.labels[FOLD.train])
+    three, one = (
+        making.Maker(fresh(), x, given, course(teachers=0, tries=tries), watch=watch)
+        for tries in (3, 1)
+    )
+    dense = one.train([5])
+    alone = one.shrink(dense, [60], [5], None)
+    counts.clear()
+    tried = three.shrink(dense, [60], [5], None)
+    assert [counts["pruning", epoch] for epoch in range(1, 21)] == [1] * 12 + [3] * 8
+    assert {counts["tuning", epoch] for epoch in range(1, 21)} == {3}
+    first = tried.first()
+    for name, mask in alone.masks.items():
+        assert torch.equal(mask, first.masks[name])
+        torch.testing.assert_close(alone.weights[name], first.weights[name])
+    assert len(set(tried.losses.tolist())) == 3
+    short = dataclasses.replace(three.course.recipe, prune_epochs=1, prune_every=1)
+    three.course = dataclasses.replace(three.course, recipe=short)
+    assert len(three.shrink(dense, [60], [5], None).losses) == 3  # they part where they begin
+
+
+@pytest.mark.parametrize("changes", [{}, {"drop": 0.3}, {"method": "synflow", "tries": 2}])
+def test_narrow_or_whole_the_networks_are_the_same(changes: dict[str, Any]) -> None:
+    """What a CPU leaves out on the way is what counts for nothing."""
+    shapes: dict[bool, set[int]] = {}
+    found = []
+    for whole in (False, True):
+        shapes[whole] = set()
+
+        def watch(now: str, training: Training, seen: set[int] = shapes[whole]) -> None:
+            seen.add(training.weights["dense.weight"].shape[2])
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("trellis.skeleton.shrink.course._PLENTY", 10)
+            if whole:
+                patch.setattr(making, "_NARROW", 0.0)
+            found.append(made(course(**changes), keep=60, watch=watch))
+    assert shapes[True] == {4 * 3 * 8} < shapes[False]
+    ours, theirs = (each.small.model for each in found)
+    assert trellis.masks_of(ours).kept == 60
+    for name, mask in trellis.masks_of(ours).items():
+        assert torch.equal(mask, trellis.masks_of(theirs)[name])
+    for name, weight in ours.state_dict().items():
+        torch.testing.assert_close(weight, theirs.state_dict()[name], rtol=1e-3, atol=1e-4)
+
+
 def test_only_what_keeps_little_is_tried_often_unless_told() -> None:
     """Networks of both kinds in one stack; all of them as if made alone."""
     total = 3 * 16 + 3 * 18 * 8 + 3 * 4 * 3 * 8
@@ -168,10 +227,10 @@ def test_only_what_keeps_little_is_tried_often_unless_told() -> None:
             name: weight.expand(2, *weight.shape[1:]) for name, weight in maker.train([5]).items()
         }
         tried = maker.shrink(dense, [little, much], [5, 5], None)
-        assert tried.tries == (4, 1) and len(tried.losses) == 5
+        assert tried.tries == (8, 1) and len(tried.losses) == 9
         best, first = tried.best(), tried.first()
-        assert best.losses.tolist() == [min(tried.losses.tolist()[:4]), tried.losses[4].item()]
-        assert first.losses.tolist() == tried.losses[[0, 4]].tolist()
+        assert best.losses.tolist() == [min(tried.losses.tolist()[:8]), tried.losses[8].item()]
+        assert first.losses.tolist() == tried.losses[[0, 8]].tolist()
         alone = maker.shrink(
             {name: weight[:1] for name, weight in dense.items()}, [much], [5], None
         )
@@ -186,7 +245,7 @@ def test_only_what_keeps_little_is_tried_often_unless_told() -> None:
 def test_to_remove_99_percent_takes_one_try_and_all_of_drop(total: int) -> None:
     """Though budgets are rounded down, to a little less than a hundredth."""
     usual = course_named("default")
-    for removed, tries in ((0.9, 1), (0.99, 1), (0.991, 4), (0.999, 4)):
+    for removed, tries in ((0.9, 1), (0.99, 1), (0.991, 8), (0.999, 8)):
         kept = budget(total, removed)
         assert usual.tries_at(kept, total) == tries
         assert (usual.dropped(kept, total) == usual.drop) == (tries == 1)

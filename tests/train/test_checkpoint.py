@@ -91,6 +91,31 @@ def test_resumed_is_uninterrupted_bit_for_bit(tmp_path: Path, name: str, masked:
     assert os.listdir(tmp_path) == ["checkpoint"]
 
 
+@pytest.mark.parametrize("name", RECIPES)
+def test_it_stops_where_it_is_told_and_another_may_go_on_from_there(
+    tmp_path: Path, name: str
+) -> None:
+    """`follow`: two networks, in another order, one of them twice."""
+    recipe, path = RECIPES[name], tmp_path / "checkpoint"
+    whole, first = (training(recipe) for _ in range(2))
+    run(whole)
+    run(first, path, until=4)
+    assert (first.epochs_done, first.done) == (4, False)
+    again = training(recipe)
+    run(again, path, until=4)  # nothing is left to do
+    assert again.epochs_done == 4 and same(again.tensors(), first.tensors())
+    run(first, until=99)
+    assert first.done and same(first.tensors(), whole.tensors())
+    which = [1, 0, 1]
+    models = [gcn(seed).float() for seed in which]
+    x, y = recordings(30)
+    other = Training(forward_of(models[0]), stack(models), x.float(), y, again.recipe, seeds=which)
+    other.follow(again, which, lambda stack: stack)
+    run(other)
+    for key, weight in other.weights.items():
+        torch.testing.assert_close(weight, whole.weights[key][which])
+
+
 def test_recordings_are_looked_at_once_however_many_checkpoints_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,8 +61,8 @@ Out = Annotated[
 CourseName = Annotated[
     Literal["default", "quick"],
     arg(
-        help="default: 6,000 steps in all, on batches of 128, and up to four tries at the last "
-        "4,000: seconds on a GPU, many minutes on a CPU. quick: 720 steps and one try, for a first "
+        help="default: 6,000 steps in all, on batches of 128, and up to eight tries at the last "
+        "2,200: seconds on a GPU, many minutes on a CPU. quick: 720 steps and one try, for a first "
         "look."
     ),
 ]
@@ -89,9 +89,10 @@ Tries = Annotated[
     int | None,
     arg(
         metavar="N",
-        help="Prune and tune so many times, side by side, and take the network that fits the "
-        "training recordings best. By default 4 times to keep less than a hundredth, or else once "
-        "(all such fit them), and once where quick. On a CPU, fewer are faster.",
+        help="Make so many networks, side by side, and take the one that fits the training "
+        "recordings best. They are one for three fifths of pruning. By default 8 to keep less than "
+        "a hundredth, or else one (all such fit them), and one where quick. On a CPU, fewer are "
+        "faster.",
     ),
 ]
 TeacherCount = Annotated[

@@ -34,11 +34,13 @@ def run(
     checkpoint: Path | None = None,
     *,
     about: Mapping[str, Any] | None = None,
+    until: int | None = None,
     every: float | None = None,
     watch: Callable[[Training], None] | None = None,
 ) -> float:
-    """Train to the end, from ``checkpoint`` where there is one, writing one now and then. Returns
-    how many seconds it took, those before the checkpoint among them.
+    """Train to the end, or until so many epochs are done, from ``checkpoint`` where there is one,
+    writing one now and then. Returns how many seconds it took, those before the checkpoint among
+    them.
 
     On one device the result is the same, bit for bit, however often this is stopped and called
     again. ``about`` is whatever else must be the same for that (the data's name, the weights
@@ -62,12 +64,13 @@ def run(
     if checkpoint is not None and checkpoint.exists():
         before = _read(checkpoint, training, settings)
     began = last = time.monotonic()
-    while not training.done:
+    end = training.epochs if until is None else min(until, training.epochs)
+    while training.epochs_done < end:
         training.epoch()
         if watch is not None:
             watch(training)
         late = time.monotonic() - last >= (EVERY if every is None else every)
-        if checkpoint is not None and (late or training.done):
+        if checkpoint is not None and (late or training.epochs_done >= end):
             _write(checkpoint, training, settings, before + time.monotonic() - began)
             last = time.monotonic()
     return before + time.monotonic() - began

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..errors import TrellisError
 from .batches import stream
@@ -19,7 +20,8 @@ class Dropping:
     columns that are multiplied, and the network's own function need not know.
 
     Which units depends on a network's seed and the step alone. ``drawn(step)`` chooses them, in a
-    tensor that stays where it is; ``applied(weights)`` is differentiable.
+    tensor that stays where it is; ``applied(weights)`` is differentiable. Where the parameter reads
+    some of the units only, ``read`` (networks, columns) says which.
 
     >>> dropping = Dropping("dense", [0.5], units=6, seeds=[0], device=torch.device("cpu"))
     >>> dropping.drawn(step=3)
@@ -34,6 +36,7 @@ class Dropping:
         units: int,
         seeds: Sequence[int],
         device: torch.device,
+        read: Tensor | None = None,
     ) -> None:
         if len(shares) != len(seeds):
             raise TrellisError(f"{len(shares)} shares to drop and {len(seeds)} networks")
@@ -42,6 +45,7 @@ class Dropping:
                 raise TrellisError(f"a share of {share!r} units is dropped: give 0 to below 1")
         self.name, self.shares, self.seeds = name, list(shares), list(seeds)
         self.factors = torch.ones(len(seeds), 1, units, device=device)
+        self.read = None if read is None else read[:, None]
         self.generator = torch.Generator(device)
 
     def to_dict(self) -> dict[str, Any]:
@@ -58,5 +62,6 @@ class Dropping:
     def applied(self, weights: Weights) -> Weights:
         """The same weights, but without what reads those units."""
         found = dict(weights)
-        found[self.name] = weights[self.name] * self.factors
+        factors = self.factors if self.read is None else self.factors.gather(2, self.read)
+        found[self.name] = weights[self.name] * factors
         return found

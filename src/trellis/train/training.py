@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -182,6 +182,20 @@ class Training:
         if self.shrinking is not None:
             found |= {f"masks.{name}": mask for name, mask in self.masks.items()}
         return found
+
+    def follow(
+        self, other: Training, which: Sequence[int], changed: Callable[[Weights], Weights]
+    ) -> None:
+        """Stand where ``other`` stands, network i where its network ``which[i]`` does. ``changed``
+        makes of a stack of its pruned parameters (or of their masks, or averages) one for these
+        networks."""
+        at = torch.tensor(which, device=self.x.device)
+        given = other.tensors()
+        found = {name: value[at] if value.dim() else value for name, value in given.items()}
+        for kind in ("weights", "masks", "adam.mean", "adam.square"):
+            stack = changed({name: given[f"{kind}.{name}"] for name in self.masks})
+            found |= {f"{kind}.{name}": value for name, value in stack.items()}
+        self.restore(found, other.epochs_done)
 
     def restore(self, tensors: Mapping[str, Tensor], epochs_done: int) -> None:
         """Go on from what ``tensors()`` gave after ``epochs_done`` epochs."""

@@ -17,8 +17,10 @@ from ..layout import Layout
 _USUAL = 600  # the recordings of a set that a recipe's epochs are meant for
 _FEWEST = 40  # epochs that a phase has, however many recordings there are
 _PLENTY = 100  # who keeps one connection in so many learns all, with hidden units to spare
-_TRIES = 4
+_TRIES = 8
 _MANY = 100  # networks, trained side by side: more than that is meant for something else
+_PARTING = 6  # tenths of pruning: until then all tries at a network are one
+_NARROWER = (7, 8, 9)  # of them: when many a filter is empty, and then many more
 _PHASES = ("epochs", "prune_epochs", "prune_every", "tune_epochs")
 
 
@@ -31,9 +33,10 @@ class Course:
     (`trellis.Schedule`), by ``method``, what a connection is worth being its magnitude times its
     gradient to the power ``sensitivity`` (`trellis.train.shrinking.Shrinking`), and then tuned,
     in the default recipe on labels that are no longer smoothed.
-    That is done ``tries`` times, from the same dense network, and what fits the recordings best is
-    taken: of networks that are nearly too small, those that learn better are better. If None, four
-    times for those that keep less than a hundredth, and once for others, which all learn all.
+    That is done ``tries`` times, and what fits the recordings best is taken: of networks that are
+    nearly too small, those that learn better are better. If None, eight times for those that keep
+    less than a hundredth, and once for others, which all learn all. Tries are one network up to
+    three fifths of pruning (`stops`), and then see other variants of the recordings.
 
     Where left and right mean nothing (`mirror_of`), ``mirror`` exchanges them in half of the
     variants; an ``augmentation`` that mirrors by itself is left as it is.
@@ -111,7 +114,7 @@ class Course:
 
         >>> course = course_named("default")
         >>> course.tries_at(2_139, 2_139_024), course.tries_at(21_390, 2_139_024)
-        (4, 1)
+        (8, 1)
         """
         if self.tries is not None:
             return self.tries
@@ -129,6 +132,18 @@ class Course:
         if kept >= total // _PLENTY:
             return self.drop
         return self.drop * max(1 + math.log10(kept * _PLENTY / total), 0)
+
+    def stops(self, *, part: bool, narrow: bool) -> list[int]:
+        """After how many epochs of pruning something changes: tries ``part``, or networks get more
+        ``narrow``. The last is the end.
+
+        >>> course = course_named("default")
+        >>> course.stops(part=True, narrow=False), course.stops(part=False, narrow=True)
+        ([360, 600], [360, 420, 480, 540, 600])
+        """
+        tenths = (*((_PARTING,) if part or narrow else ()), *(_NARROWER if narrow else ()))
+        end, every = self.recipe.prune_epochs, self.recipe.prune_every
+        return [*sorted({end // every * tenth // 10 * every for tenth in tenths}), end]
 
     def mirrored(self, share: float) -> Course:
         """With this share of the variants mirrored.

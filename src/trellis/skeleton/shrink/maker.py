@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from ...errors import TrellisError
-from ...train import Forward, Recipe, Teachers, Training, Weights, forward_of, losses, run, stack
+from ...train import Forward, Teachers, Training, Weights, forward_of, losses, run, stack
 from ...train.dropping import Dropping
 from ...train.schedule import Schedule
 from ...train.shrinking import Chooses, Shrinking
-from ..choosing import chooser
+from ..choosing import PATHS, chooser
 from ..fitting import feed_of, seeing
 from ..gcn import GCN
+from ..narrow import Inside, Narrow
 from ..recogniser import Recogniser
 from .course import Course
 from .mirror import Mirror, mirror_of
@@ -26,6 +27,7 @@ from .mirror import Mirror, mirror_of
 Watch = Callable[[str, Training], None]  # a phase's name and where it is
 _READS_UNITS = "dense.weight"  # of a GCN: classes are read from the units of its last block
 _APART = 1_000_003  # between seeds: of a network's phases and tries, and of teachers
+_NARROW = 0.9  # of the multiplications: from there down it pays to do without the others
 
 
 class Small(NamedTuple):
@@ -59,6 +61,23 @@ class Small(NamedTuple):
             for part in (self.weights, self.masks)
         )
         return Small(weights, masks, self.losses[at], (1,) * len(at))
+
+
+class Stage(NamedTuple):
+    """A training, of networks as they are or of ``narrow`` ones."""
+
+    training: Training
+    narrow: Narrow | None
+
+    def whole(self, stack: Mapping[str, Tensor], which: Sequence[int] | None = None) -> Weights:
+        """Its weights or masks, as those of networks as they are; of some of them, if so told."""
+        found = dict(stack) if self.narrow is None else self.narrow.whole(stack)
+        return found if which is None else {name: each[which] for name, each in found.items()}
+
+    def taken(self, before: Stage, which: Sequence[int], stack: Mapping[str, Tensor]) -> Weights:
+        """Weights or masks of a stage ``before``, as this one has them."""
+        found = before.whole(stack, which)
+        return found if self.narrow is None else self.narrow.narrow(found)
 
 
 class Maker:
@@ -120,7 +139,9 @@ class Maker:
         recipe = self.course.recipe
         if self.course.teachers:
             recipe = replace(recipe, smoothing=0.0)
-        return self._trained(phase, weights, list(seeds), recipe=recipe).weights
+        training = self._stage(weights, seeds, recipe=recipe).training
+        self.took[phase] = self._run(phase, training)
+        return training.weights
 
     def teacher_seeds(self, seed: int) -> list[int]:
         """The seeds of the dense networks for one small one: its own comes first."""
@@ -152,56 +173,101 @@ class Maker:
     ) -> Small:
         """Networks pruned to ``targets[i]`` connections from a stack of dense ones, and tuned: all
         the course's tries at each (`Small.best`)."""
-        course, total = self.course, self.connections
-        tries = tuple(course.tries_at(target, total) for target in targets)
-        which = [network for network, times in enumerate(tries) for _ in range(times)]
-        shrinking = self.shrinking([targets[network] for network in which])
-        seeds = [
-            seed + i * (_APART // 7)
-            for seed, times in zip(seeds, tries, strict=True)
-            for i in range(times)
-        ]
-        weights = {key: weight[which] for key, weight in dense.items()}
+        tries = tuple(self.course.tries_at(target, self.connections) for target in targets)
         phases = [f"{phase} {name}".strip() for phase in ("pruning", "tuning")]
-        shares = [course.dropped(target, total) for target in shrinking.targets]
-        pruned = self._trained(
-            phases[0], weights, [s + _APART // 2 for s in seeds], shares,
-            teachers=teachers, shrinking=shrinking,
+        pruned = self._pruned(phases[0], dense, targets, seeds, tries, teachers)
+        weights, masks = (
+            pruned.whole(each) for each in (pruned.training.weights, pruned.training.masks)
+        )
+        tuning = self._stage(
+            weights, _of_tries(seeds, tries, _APART // 3), _repeated(targets, tries),
+            self._narrowed(masks), masks=masks, teachers=teachers, tune=True,
         )  # fmt: skip
-        masks = {key: mask.clone() for key, mask in pruned.masks.items()}
-        tuned = self._trained(
-            phases[1], weights, [s + _APART // 3 for s in seeds], shares,
-            teachers=teachers, masks=masks, tune=True,
-        )  # fmt: skip
-        found = losses(self.forward, tuned.weights, self.x, self.y)
-        return Small(tuned.weights, masks, found, tries)
+        self.took[phases[1]] = self._run(phases[1], tuning.training)
+        tuned = tuning.whole(tuning.training.weights)
+        return Small(tuned, masks, losses(self.forward, tuned, self.x, self.y), tries)
 
-    def _trained(
-        self, phase: str, weights: Weights, seeds: list[int], drop: Sequence[float] = (),
-        recipe: Recipe | None = None, **options: Any,
-    ) -> Training:  # fmt: skip
+    def _pruned(
+        self, phase: str, dense: Weights, targets: Sequence[int], seeds: Sequence[int],
+        tries: Sequence[int], teachers: Teachers | None,
+    ) -> Stage:  # fmt: skip
+        """The end of pruning, for ``tries[i]`` tries at network i, which are one network until they
+        part. A CPU leaves out on the way what is no longer used."""
+        once = [1] * len(targets)
+        stage = self._stage(
+            {key: weight.clone() for key, weight in dense.items()},
+            _of_tries(seeds, once, _APART // 2), targets,
+            shrinking=self.shrinking(targets), teachers=teachers,
+        )  # fmt: skip
+        narrows = self.device.type == "cpu" and self.course.method in PATHS
+        first, *others = self.course.stops(part=max(tries) > 1, narrow=narrows)
+        self.took[phase] = self._run(phase, stage.training, first)
+        which = _repeated(range(len(targets)), tries)
+        for number, stop in enumerate(others, 1):
+            before = stage
+            masks = before.whole(before.training.masks, which)
+            stage = self._stage(
+                before.whole(before.training.weights, which),
+                _of_tries(seeds, tries, _APART // 2), _repeated(targets, tries),
+                self._narrowed(masks) if narrows else None,
+                shrinking=self.shrinking(_repeated(targets, tries)), teachers=teachers,
+            )  # fmt: skip
+            stage.training.follow(before.training, which, partial(stage.taken, before, which))
+            self.took[phase] += self._run(phase, stage.training, stop, f"-{number}")
+            which = list(range(len(which)))
+        return stage
+
+    def _narrowed(self, masks: Mapping[str, Tensor]) -> Narrow | None:
+        """What a CPU should train of networks with these masks, if not all."""
+        if self.device.type != "cpu":
+            return None
+        narrow = Narrow.of(self.recogniser.model, masks)
+        return narrow if narrow is not None and narrow.share <= _NARROW else None
+
+    def _stage(
+        self, weights: Weights, seeds: Sequence[int], targets: Sequence[int] = (),
+        narrow: Narrow | None = None, *, masks: Mapping[str, Tensor] | None = None,
+        shrinking: Shrinking | None = None, **options: Any,
+    ) -> Stage:  # fmt: skip
+        """A training of the ``narrow`` part of whole networks; those that will keep ``targets`` do
+        without some of their units at each step."""
+        forward, recogniser, course = self.forward, self.recogniser, self.course
+        drop = [course.dropped(target, self.connections) for target in targets]
+        units = weights[_READS_UNITS].shape[-1]
+        if narrow is not None:
+            weights = narrow.narrow(weights)
+            masks = None if masks is None else narrow.narrow(masks)
+            forward = seeing(recogniser.channels, narrow.forward())
+            if shrinking is not None:
+                choose = chooser(narrow.alike(), course.method)
+                shrinking = replace(shrinking, choose=Inside(self.choose.sizes, choose))
         dropping = None
         if any(drop):
-            units = weights[_READS_UNITS].shape[-1]
-            dropping = Dropping(_READS_UNITS, drop, units, seeds, self.device)
+            read = None if narrow is None else narrow.units
+            dropping = Dropping(_READS_UNITS, drop, units, seeds, self.device, read)
         training = Training(
-            self.forward, weights, self.x, self.y, recipe or self.course.recipe, seeds=seeds,
-            precision=self.precision,
-            feed=feed_of(self.recogniser, self.course.augmentation, seeds, self.device),
-            dropping=dropping,
-            **options,
+            forward, weights, self.x, self.y, options.pop("recipe", course.recipe), seeds=seeds,
+            masks=masks, shrinking=shrinking, precision=self.precision,
+            feed=feed_of(recogniser, course.augmentation, seeds, self.device),
+            dropping=dropping, **options,
         )  # fmt: skip
+        return Stage(training, narrow)
+
+    def _run(
+        self, phase: str, training: Training, until: int | None = None, part: str = ""
+    ) -> float:
+        """Train, and keep checkpoints. Returns how many seconds it took."""
         path = None
         if self.folder is not None:
-            path = self.folder / f".{phase.replace(' ', '-')}.safetensors"
+            path = self.folder / f".{phase.replace(' ', '-')}{part}.safetensors"
         watch = self.watch
-        self.took[phase] = run(
+        return run(
             training,
             path,
             about=self.about | {"phase": phase, "course": self._course()},
+            until=until,
             watch=None if watch is None else lambda each: watch(phase, each),
         )
-        return training
 
     def _course(self) -> dict[str, Any]:
         """What a phase depends on. How many tries there are shows in its seeds, and the dense
@@ -221,3 +287,16 @@ class Maker:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return GCN(**given.sizes)
+
+
+def _repeated(each: Sequence[int], tries: Sequence[int]) -> list[int]:
+    return [one for one, times in zip(each, tries, strict=True) for _ in range(times)]
+
+
+def _of_tries(seeds: Sequence[int], tries: Sequence[int], phase: int) -> list[int]:
+    """The seeds of all tries in a phase."""
+    return [
+        seed + phase + i * (_APART // 7)
+        for seed, times in zip(seeds, tries, strict=True)
+        for i in range(times)
+    ]
