@@ -4,7 +4,10 @@
 FOLDER`` makes networks in each of ``--variants``, and prints their top-1 accuracy on what was held
 out, for each part and on average. Test splits are never looked at. What is held out of a training
 split: of ``hands45`` every fourth recording, twice; of NW-UCLA half of the people, both ways, and
-one of its two cameras; of SBU one of the other folds; of MTM-1 a third of its videos, twice.
+one of its two cameras; of SBU one of the other folds; of MTM-1 a third of its videos, twice. With
+``--held alike``, a quarter of the recordings at random, of the people that are trained on: of
+``hands45`` once, of NW-UCLA (all cameras' recordings of a take together), SBU and MTM-1 twice; and
+either camera of NW-UCLA.
 
 Every variant changes one thing of a base: the default, but one try, in 1,000 steps of pruning and
 of tuning each.
@@ -84,11 +87,14 @@ VARIANTS = {
     "bones": Variant(own={"kinds": ("bones",)}),
     "camera's frame": Variant(own={"frame": "camera"}),
     "recorded size": Variant(own={"size": "recorded"}),
+    "noise 0.1": Variant(replace(COURSE, augmentation=replace(AUGMENTATION, noise=0.1))),
+    "crop to 0.6": Variant(replace(COURSE, augmentation=replace(AUGMENTATION, crop=0.6))),
     "weaker variants": Variant(replace(COURSE, augmentation=WEAK)),
     "rotation 15": Variant(
         replace(COURSE, augmentation=replace(AUGMENTATION, rotation=(15.0, 15.0, 15.0)))
     ),
     "four tries": Variant(replace(COURSE, tries=4)),
+    "eight tries": Variant(replace(COURSE, tries=8)),
     "taught": Variant(replace(COURSE, teachers=4)),
     "taught, 0.4": Variant(replace(COURSE, teachers=4, weight=0.4)),
 }  # fmt: skip
@@ -116,6 +122,22 @@ def held_out(data: skeleton.Skeletons) -> Iterator[tuple[str, np.ndarray, np.nda
     for quarter in (0, 1):
         judged = np.arange(len(train)) % 4 == quarter
         yield f"{kind}, quarter {quarter}", train[~judged], train[judged]
+
+
+def alike(data: skeleton.Skeletons) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """The same, judged by recordings of the people that are trained on."""
+    kind, train = data.source.partition(":")[0], data.folds[0].train
+    take = np.arange(len(train))
+    if kind == "nw-ucla":
+        take, camera = (tags(data, train, tag) for tag in (r"(a\d+_s\d+_e\d+)", r"_v(\d+)"))
+        for other in (1, 0):
+            yield f"nw-ucla, camera {other}", train[camera != other], train[camera == other]
+    quarter = (np.random.RandomState(7).permutation(take.max() + 1) % 4)[take]
+    for chosen in (0, 1) if kind != "hands45" else (0,):
+        yield f"{kind}, takes {chosen}", train[quarter != chosen], train[quarter == chosen]
+
+
+HELD = {"apart": held_out, "alike": alike}
 
 
 def tags(data: skeleton.Skeletons, chosen: np.ndarray, pattern: str) -> np.ndarray:
@@ -189,6 +211,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", nargs="+")
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--held", choices=HELD, default="apart", help="other people, or the same")
     parser.add_argument("--sparsity", type=float, nargs="+", default=[0.99, 0.999, 0.9995])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--length", type=float, default=1.0, help="times the course's epochs")
@@ -205,7 +228,7 @@ def main() -> None:
     sets = [skeleton.load(source) for source in options.data]
     for name in options.variants:
         for data in sets:
-            for part, train, judge in held_out(data):
+            for part, train, judge in HELD[options.held](data):
                 if any((row["variant"], row["part"]) == (name, part) for row in rows):
                     continue
                 top1 = accuracy(data, train, judge, VARIANTS[name], options)
