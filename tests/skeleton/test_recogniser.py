@@ -94,6 +94,25 @@ def test_tuning_touches_kept_connections_only(bias: bool) -> None:
         assert (after[name][mask] != before[name][mask]).float().mean() > 0.9
 
 
+def test_tuned_without_what_is_empty_it_is_the_same() -> None:
+    data = arms()
+    (fold,) = data.folds
+    found, units = [], []
+    for little in (0.9, 0.0):  # of a network: what is worth leaving out the rest for
+        recogniser = fresh()
+        trellis.prune(recogniser.model, torch.zeros(1, 4, 18), sparsity=0.95)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("trellis.skeleton.narrow._LITTLE", little)
+            tuned = fit(
+                recogniser, data, fold, RECIPE, tune=True,
+                watch=lambda each: units.append(each.weights["dense.weight"].shape[2]),
+            )  # fmt: skip
+        found.append(trellis.masks_of(tuned.model).plain_state_dict(tuned.model))
+    assert set(units[40:]) == {4 * 3 * 8} and max(units[:40]) < 4 * 3 * 8
+    for name, weight in found[0].items():
+        torch.testing.assert_close(weight, found[1][name], rtol=1e-3, atol=1e-4)
+
+
 def test_a_fit_that_fails_leaves_the_masks_on() -> None:
     data = arms()
     recogniser = fresh()

@@ -201,7 +201,7 @@ def test_narrow_or_whole_the_networks_are_the_same(changes: dict[str, Any]) -> N
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("trellis.skeleton.shrink.course._PLENTY", 10)
             if whole:
-                patch.setattr(making, "_NARROW", 0.0)
+                patch.setattr("trellis.skeleton.narrow._LITTLE", 0.0)
             found.append(made(course(**changes), keep=60, watch=watch))
     assert shapes[True] == {4 * 3 * 8} < shapes[False]
     ours, theirs = (each.small.model for each in found)

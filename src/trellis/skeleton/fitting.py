@@ -12,12 +12,13 @@ import torch
 from ..errors import TrellisError
 from ..masks import Masks, masks_of, weights_hash
 from ..masks.slots import named_slots
-from ..train import Forward, Recipe, Training, forward_of, run, stack, unstack
+from ..train import Forward, Recipe, Training, Weights, forward_of, run, stack, unstack
 from ..train.batches import Feed
 from ..train.provenance import hardware, versions
 from .augmentation import Augmentation, Augmenter
 from .channels import Channels
 from .evaluation import Evaluation
+from .narrow import narrowed
 from .recogniser import Recogniser
 from .skeletons import Fold, Indices, Skeletons
 
@@ -65,20 +66,24 @@ def fit(
     try:
         x = torch.from_numpy(recogniser.places([data.sequences[i] for i in fold.train]))
         weights = {name: weight.to(device) for name, weight in stack([model]).items()}
+        forward, kept = forward_of(model.to(device)), _stacked(masks)
+        narrow = None if kept is None else narrowed(model, kept, device)
+        if narrow is not None and kept is not None:
+            weights, kept, forward = narrow.narrow(weights), narrow.narrow(kept), narrow.forward()
         training = Training(
-            seeing(recogniser.channels, forward_of(model.to(device))),
+            seeing(recogniser.channels, forward),
             weights,
             x.to(device),
             torch.from_numpy(labels[fold.train]).to(device),
             recipe,
             seeds=[seed],
-            masks=None if masks is None else {name: mask[None] for name, mask in masks.items()},
+            masks=kept,
             tune=tune,
             precision=precision,
             feed=feed_of(recogniser, augmentation, [seed], device),
         )
         seconds = run(training, checkpoint, about=same, watch=watch)
-        unstack(training.weights, [model])
+        unstack(weights if narrow is None else narrow.whole(weights), [model])
         model.to("cpu")
     finally:
         if masks is not None:
@@ -144,3 +149,8 @@ def metrics(recogniser: Recogniser, data: Skeletons, fold: Fold) -> dict[str, An
 def _masks(model: torch.nn.Module) -> Masks | None:
     masked = any(slot.mask is not None for _, slot in named_slots(model))
     return masks_of(model) if masked else None
+
+
+def _stacked(masks: Masks | None) -> Weights | None:
+    """Masks of a stack of one."""
+    return None if masks is None else {name: mask[None] for name, mask in masks.items()}

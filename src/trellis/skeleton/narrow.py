@@ -19,6 +19,7 @@ from ..train.shrinking import Chooses, Stacked
 from .gcn import GCN
 
 _ATTENTION, _CONVOLUTION, _DENSE = "blocks.0.attention", "blocks.0.convolution", "dense.weight"
+_LITTLE = 0.9  # of the multiplications: from there down it pays to do without the others
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +114,14 @@ class Narrow:
     def forward(self) -> Forward:
         """A stack's function of whole inputs for narrow weights."""
         return lambda weights, x: self.model.stacked(weights, x[..., self.channels])
+
+
+def narrowed(model: GCN, masks: Mapping[str, Tensor], device: torch.device | str) -> Narrow | None:
+    """What to train of a stack with these masks, if not all of it."""
+    if torch.device(device).type != "cpu":
+        return None
+    narrow = Narrow.of(model, masks)
+    return narrow if narrow is not None and narrow.share <= _LITTLE else None
 
 
 def _used(rows: Tensor) -> Tensor:

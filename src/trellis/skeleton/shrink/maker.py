@@ -19,7 +19,7 @@ from ...train.shrinking import Chooses, Shrinking
 from ..choosing import PATHS, chooser
 from ..fitting import feed_of, seeing
 from ..gcn import GCN
-from ..narrow import Inside, Narrow
+from ..narrow import Inside, Narrow, narrowed
 from ..recogniser import Recogniser
 from .course import Course
 from .mirror import Mirror, mirror_of
@@ -27,7 +27,6 @@ from .mirror import Mirror, mirror_of
 Watch = Callable[[str, Training], None]  # a phase's name and where it is
 _READS_UNITS = "dense.weight"  # of a GCN: classes are read from the units of its last block
 _APART = 1_000_003  # between seeds: of a network's phases and tries, and of teachers
-_NARROW = 0.9  # of the multiplications: from there down it pays to do without the others
 
 
 class Small(NamedTuple):
@@ -181,7 +180,8 @@ class Maker:
         )
         tuning = self._stage(
             weights, _of_tries(seeds, tries, _APART // 3), _repeated(targets, tries),
-            self._narrowed(masks), masks=masks, teachers=teachers, tune=True,
+            narrowed(self.recogniser.model, masks, self.device),
+            masks=masks, teachers=teachers, tune=True,
         )  # fmt: skip
         self.took[phases[1]] = self._run(phases[1], tuning.training)
         tuned = tuning.whole(tuning.training.weights)
@@ -209,20 +209,13 @@ class Maker:
             stage = self._stage(
                 before.whole(before.training.weights, which),
                 _of_tries(seeds, tries, _APART // 2), _repeated(targets, tries),
-                self._narrowed(masks) if narrows else None,
+                narrowed(self.recogniser.model, masks, self.device) if narrows else None,
                 shrinking=self.shrinking(_repeated(targets, tries)), teachers=teachers,
             )  # fmt: skip
             stage.training.follow(before.training, which, partial(stage.taken, before, which))
-            self.took[phase] += self._run(phase, stage.training, stop, f"-{number}")
+            self.took[phase] += self._run(phase, stage.training, stop, f".{number}")
             which = list(range(len(which)))
         return stage
-
-    def _narrowed(self, masks: Mapping[str, Tensor]) -> Narrow | None:
-        """What a CPU should train of networks with these masks, if not all."""
-        if self.device.type != "cpu":
-            return None
-        narrow = Narrow.of(self.recogniser.model, masks)
-        return narrow if narrow is not None and narrow.share <= _NARROW else None
 
     def _stage(
         self, weights: Weights, seeds: Sequence[int], targets: Sequence[int] = (),
