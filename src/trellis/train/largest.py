@@ -49,7 +49,10 @@ def largest(counts: Tensor, values: Tensor, *further: Tensor) -> Tensor:
 def _nth(values: Tensor, count: int) -> Tensor:
     if count == 0:
         return torch.tensor(torch.inf)
+    values = values[values > 0]  # a partition takes long where many numbers are the same
     place = len(values) - count
+    if place < 0:
+        return torch.tensor(0.0)
     return torch.from_numpy(np.partition(values.numpy(), place))[place]
 
 
