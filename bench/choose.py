@@ -202,7 +202,8 @@ def settings(variant: Variant, options: argparse.Namespace) -> str:
     told = (
         variant.course.times(options.length).to_dict(), *variant[1:],
         [options_for(layout) for layout in (FPHA, NW_UCLA)],
-        options.seeds, options.sparsity, options.precision,
+        options.seeds, options.sparsity, options.precision, options.held,
+        variant.course.stops(narrow=False),
     )  # fmt: skip
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
 

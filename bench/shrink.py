@@ -210,7 +210,7 @@ def settings(part: str, layout: skeleton.Layout) -> str:
         for kept in (10**5, 10**4, 10**3, 500)
     ]
     if course.tries != 1:
-        rules += course.stops(part=True, narrow=False)  # when they part
+        rules += course.stops(narrow=False)  # when they part
     told = course.to_dict(), rules, (SHARE, TOLD, STILL), options_for(layout) | own
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
 

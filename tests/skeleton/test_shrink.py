@@ -334,6 +334,30 @@ def test_the_dense_network_of_a_killed_run_serves_any_number_of_tries(tmp_path: 
         made(course(method="synflow"), keep=60, folder=tmp_path)
 
 
+@pytest.mark.parametrize("method", ["viterbi", "magnitude by layer"])
+@pytest.mark.parametrize(("phase", "epoch"), [("pruning", 7), ("pruning", 18), ("tuning", 5)])
+def test_what_comes_before_tries_part_serves_any_number_of_them(
+    phase: str, epoch: int, method: str, tmp_path: Path
+) -> None:
+    def kill(now: str, training: Training) -> None:
+        if (now, training.epochs_done) == (phase, epoch):
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trellis.train.checkpoint.EVERY", 0.0)
+        with pytest.raises(KeyboardInterrupt):
+            made(course(method=method), keep=60, folder=tmp_path, watch=kill)
+    seen: list[tuple[str, int]] = []
+    three = course(method=method, tries=3)
+    resumed = made(
+        three, keep=60, folder=tmp_path, watch=lambda now, t: seen.append((now, t.epochs_done))
+    )
+    assert seen[0] == ("pruning", min(epoch, 13) if phase == "pruning" else 13)
+    clean = made(three, keep=60)
+    assert same(resumed.small, clean.small)
+    assert resumed.small.history[-1]["losses"] == clean.small.history[-1]["losses"]
+
+
 def test_a_search_never_looks_at_test_recordings() -> None:
     outcome = made(at_least=0.5)
     sequences = list(DATA.sequences)

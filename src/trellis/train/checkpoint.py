@@ -65,6 +65,11 @@ def run(
         before = _read(checkpoint, training, settings)
     began = last = time.monotonic()
     end = training.epochs if until is None else min(until, training.epochs)
+    if training.epochs_done > end:
+        raise TrellisError(
+            f"{training.epochs_done} epochs are done, of {end} that were to be: remove "
+            f"{str(checkpoint)!r} to train from the start"
+        )
     while training.epochs_done < end:
         training.epoch()
         if watch is not None:

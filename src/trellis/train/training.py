@@ -193,7 +193,8 @@ class Training:
         given = other.tensors()
         found = {name: value[at] if value.dim() else value for name, value in given.items()}
         for kind in ("weights", "masks", "adam.mean", "adam.square"):
-            stack = changed({name: given[f"{kind}.{name}"] for name in self.masks})
+            mine = {name: f"{kind}.{name}" for name in self.masks}
+            stack = changed({name: given[key] for name, key in mine.items() if key in given})
             found |= {f"{kind}.{name}": value for name, value in stack.items()}
         self.restore(found, other.epochs_done)
 

@@ -133,15 +133,15 @@ class Course:
             return self.drop
         return self.drop * max(1 + math.log10(kept * _PLENTY / total), 0)
 
-    def stops(self, *, part: bool, narrow: bool) -> list[int]:
-        """After how many epochs of pruning something changes: tries ``part``, or networks get more
-        ``narrow``. The last is the end.
+    def stops(self, *, narrow: bool) -> list[int]:
+        """After how many epochs of pruning something changes: first tries part, and then networks
+        get more ``narrow``, if they do. The last is the end.
 
         >>> course = course_named("default")
-        >>> course.stops(part=True, narrow=False), course.stops(part=False, narrow=True)
+        >>> course.stops(narrow=False), course.stops(narrow=True)
         ([360, 600], [360, 420, 480, 540, 600])
         """
-        tenths = (*((_PARTING,) if part or narrow else ()), *(_NARROWER if narrow else ()))
+        tenths = (_PARTING, *(_NARROWER if narrow else ()))
         end, every = self.recipe.prune_epochs, self.recipe.prune_every
         return [*sorted({end // every * tenth // 10 * every for tenth in tenths}), end]
 

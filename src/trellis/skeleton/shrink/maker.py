@@ -183,7 +183,7 @@ class Maker:
             narrowed(self.recogniser.model, masks, self.device),
             masks=masks, teachers=teachers, tune=True,
         )  # fmt: skip
-        self.took[phases[1]] = self._run(phases[1], tuning.training)
+        self.took[phases[1]] = self._run(phases[1], tuning.training, part=1)
         tuned = tuning.whole(tuning.training.weights)
         return Small(tuned, masks, losses(self.forward, tuned, self.x, self.y), tries)
 
@@ -200,7 +200,7 @@ class Maker:
             shrinking=self.shrinking(targets), teachers=teachers,
         )  # fmt: skip
         narrows = self.device.type == "cpu" and self.course.method in PATHS
-        first, *others = self.course.stops(part=max(tries) > 1, narrow=narrows)
+        first, *others = self.course.stops(narrow=narrows)
         self.took[phase] = self._run(phase, stage.training, first)
         which = _repeated(range(len(targets)), tries)
         for number, stop in enumerate(others, 1):
@@ -213,7 +213,7 @@ class Maker:
                 shrinking=self.shrinking(_repeated(targets, tries)), teachers=teachers,
             )  # fmt: skip
             stage.training.follow(before.training, which, partial(stage.taken, before, which))
-            self.took[phase] += self._run(phase, stage.training, stop, f".{number}")
+            self.took[phase] += self._run(phase, stage.training, stop, number)
             which = list(range(len(which)))
         return stage
 
@@ -247,12 +247,14 @@ class Maker:
         return Stage(training, narrow)
 
     def _run(
-        self, phase: str, training: Training, until: int | None = None, part: str = ""
+        self, phase: str, training: Training, until: int | None = None, part: int = 0
     ) -> float:
-        """Train, and keep checkpoints. Returns how many seconds it took."""
+        """Train, and keep checkpoints: up to where tries part, the same for any number of them.
+        Returns how many seconds it took."""
         path = None
         if self.folder is not None:
-            path = self.folder / f".{phase.replace(' ', '-')}{part}.safetensors"
+            own = f".{part}.{len(training.seeds)}" if part else ""
+            path = self.folder / f".{phase.replace(' ', '-')}{own}.safetensors"
         watch = self.watch
         return run(
             training,
@@ -263,8 +265,8 @@ class Maker:
         )
 
     def _course(self) -> dict[str, Any]:
-        """What a phase depends on. How many tries there are shows in its seeds, and the dense
-        network is the same for any number of them."""
+        """What a phase depends on. How many tries there are shows in its seeds, and what comes
+        before they part is the same for any number of them."""
         found = self.course.to_dict()
         del found["tries"]
         return found
