@@ -47,6 +47,16 @@ def test_our_own_models_need_nothing_but_the_folder(
         assert (tmp_path / "again" / file).read_bytes() == (tmp_path / "m" / file).read_bytes()
 
 
+def test_what_is_loaded_lies_in_memory_as_what_was_made_does(tmp_path: Path) -> None:
+    """On whole lines of it: elsewhere products may be rounded otherwise than they were."""
+    model = gcn(1, heads=3, bias=True)
+    trellis.save(model, tmp_path / "m")
+    loaded = trellis.load(tmp_path / "m")
+    assert {weight.data_ptr() % 64 for weight in loaded.parameters()} == {0}
+    inside = safetensors.torch.load_file(tmp_path / "m" / "model.safetensors")
+    assert {weight.data_ptr() % 64 for weight in inside.values()} != {0}
+
+
 def test_attention_stays_limited_after_loading(tmp_path: Path) -> None:
     model = gcn(1, **OPTIONS["limit"])
     trellis.save(model, tmp_path / "m")

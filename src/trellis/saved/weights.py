@@ -56,11 +56,15 @@ def fitted(
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the metadata of a safetensors file."""
+    """The tensors and the metadata of a safetensors file.
+
+    Copies, each in memory of its own: those of the file begin at any byte, and products of
+    tensors that do are rounded otherwise than those of the model that was saved.
+    """
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             names: list[str] = file.keys()
-            return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
+            return {name: file.get_tensor(name).clone() for name in names}, file.metadata() or {}
     except FileNotFoundError:
         raise TrellisError(f"there is no file {str(path)!r}") from None
     except OSError as error:
