@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...errors import TrellisError
-from ...train import Forward, Teachers, Training, Weights, forward_of, losses, run, stack
+from ...train import Forward, Recipe, Teachers, Training, Weights, forward_of, losses, run, stack
 from ...train.dropping import Dropping
 from ...train.schedule import Schedule
 from ...train.shrinking import Chooses, Shrinking
@@ -219,8 +219,9 @@ class Maker:
 
     def _stage(
         self, weights: Weights, seeds: Sequence[int], targets: Sequence[int] = (),
-        narrow: Narrow | None = None, *, masks: Mapping[str, Tensor] | None = None,
-        shrinking: Shrinking | None = None, **options: Any,
+        narrow: Narrow | None = None, *, recipe: Recipe | None = None,
+        masks: Mapping[str, Tensor] | None = None, shrinking: Shrinking | None = None,
+        **options: Any,
     ) -> Stage:  # fmt: skip
         """A training of the ``narrow`` part of whole networks; those that will keep ``targets`` do
         without some of their units at each step."""
@@ -239,7 +240,7 @@ class Maker:
             read = None if narrow is None else narrow.units
             dropping = Dropping(_READS_UNITS, drop, units, seeds, self.device, read)
         training = Training(
-            forward, weights, self.x, self.y, options.pop("recipe", course.recipe), seeds=seeds,
+            forward, weights, self.x, self.y, recipe or course.recipe, seeds=seeds,
             masks=masks, shrinking=shrinking, precision=self.precision,
             feed=feed_of(recogniser, course.augmentation, seeds, self.device),
             dropping=dropping, **options,
