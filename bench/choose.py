@@ -7,7 +7,8 @@ split: of ``hands45`` every fourth recording, twice; of NW-UCLA half of the peop
 one of its two cameras; of SBU one of the other folds; of MTM-1 a third of its videos, twice. With
 ``--held alike``, a quarter of the recordings at random, of the people that are trained on: of
 ``hands45`` once, of NW-UCLA (all cameras' recordings of a take together), SBU and MTM-1 twice; and
-either camera of NW-UCLA.
+either camera of NW-UCLA. With ``--held little``, every eighth of them in turn: what is trained on
+is then nearly as large as the training split.
 
 Every variant changes one thing of a base: the default, but one try, in 1,000 steps of pruning and
 of tuning each.
@@ -42,6 +43,7 @@ COURSE = replace(  # the default, but pruned and tuned once, in 1,000 steps each
     tries=1,
     recipe=replace(COURSES["default"].recipe, prune_epochs=200, prune_every=2, tune_epochs=200),
 )
+WHOLE = replace(COURSES["default"], tries=1)
 RECIPE, AUGMENTATION = COURSE.recipe, skeleton.Augmentation()
 WEAK = skeleton.Augmentation(rotation=(15, 15, 15), scale=0.1, warp=0.4, crop=0.85)
 
@@ -93,6 +95,9 @@ VARIANTS = {
     "rotation 15": Variant(
         replace(COURSE, augmentation=replace(AUGMENTATION, rotation=(15.0, 15.0, 15.0)))
     ),
+    "whole, nothing dropped": Variant(replace(WHOLE, drop=0.0)),
+    "whole, twice as long": Variant(WHOLE.times(2)),
+    "whole, nothing dropped, twice as long": Variant(replace(WHOLE, drop=0.0).times(2)),
     "four tries": Variant(replace(COURSE, tries=4)),
     "eight tries": Variant(replace(COURSE, tries=8)),
     "taught": Variant(replace(COURSE, teachers=4)),
@@ -127,17 +132,32 @@ def held_out(data: skeleton.Skeletons) -> Iterator[tuple[str, np.ndarray, np.nda
 def alike(data: skeleton.Skeletons) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """The same, judged by recordings of the people that are trained on."""
     kind, train = data.source.partition(":")[0], data.folds[0].train
-    take = np.arange(len(train))
     if kind == "nw-ucla":
-        take, camera = (tags(data, train, tag) for tag in (r"(a\d+_s\d+_e\d+)", r"_v(\d+)"))
+        camera = tags(data, train, r"_v(\d+)")
         for other in (1, 0):
             yield f"nw-ucla, camera {other}", train[camera != other], train[camera == other]
-    quarter = (np.random.RandomState(7).permutation(take.max() + 1) % 4)[take]
+    quarter = shares(data, train, 4, seed=7)
     for chosen in (0, 1) if kind != "hands45" else (0,):
         yield f"{kind}, takes {chosen}", train[quarter != chosen], train[quarter == chosen]
 
 
-HELD = {"apart": held_out, "alike": alike}
+def little(data: skeleton.Skeletons) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """The same, eight parts that leave most to train on."""
+    kind, train = data.source.partition(":")[0], data.folds[0].train
+    eighth = shares(data, train, 8, seed=11)
+    for chosen in range(8):
+        yield f"{kind}, eighth {chosen}", train[eighth != chosen], train[eighth == chosen]
+
+
+HELD = {"apart": held_out, "alike": alike, "little": little}
+
+
+def shares(data: skeleton.Skeletons, chosen: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Which of ``count`` random shares a recording is in; NW-UCLA's takes are not torn apart."""
+    take = np.arange(len(chosen))
+    if data.source.startswith("nw-ucla"):
+        take = tags(data, chosen, r"(a\d+_s\d+_e\d+)")
+    return (np.random.RandomState(seed).permutation(take.max() + 1) % count)[take]
 
 
 def tags(data: skeleton.Skeletons, chosen: np.ndarray, pattern: str) -> np.ndarray:
@@ -212,7 +232,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", nargs="+")
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
-    parser.add_argument("--held", choices=HELD, default="apart", help="other people, or the same")
+    parser.add_argument("--held", choices=HELD, default="apart", help="what is held out (above)")
     parser.add_argument("--sparsity", type=float, nargs="+", default=[0.99, 0.999, 0.9995])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--length", type=float, default=1.0, help="times the course's epochs")
