@@ -175,7 +175,9 @@ def accuracy(
 ) -> dict[str, float]:
     """Mean top-1 over seeds of the dense networks, and at each sparsity."""
     fold = skeleton.Fold("held out", train, judge)
-    recogniser = skeleton.Recogniser.fresh(data, fold, **(options_for(data.layout) | variant.own))
+    recogniser = skeleton.Recogniser.fresh(
+        data, fold, **(options_for(data.layout) | dict(variant.own))
+    )
     labels = torch.from_numpy(recogniser.labels(data))
 
     def places(chosen: np.ndarray) -> torch.Tensor:

@@ -96,7 +96,7 @@ def _openvino_int8(model: GCN, batch: int) -> Call:
     import openvino
 
     example = EXAMPLE.expand(batch, *EXAMPLE.shape[1:]).contiguous()
-    warnings.filterwarnings("ignore", category=torch.jit.TracerWarning)
+    warnings.filterwarnings("ignore", category=torch.jit._trace.TracerWarning)
     converted = openvino.convert_model(model, example_input=example)
     data = nncf.Dataset([np.random.default_rng(i).normal(size=example.shape).astype(np.float32)
                          for i in range(32)])  # fmt: skip

@@ -52,7 +52,7 @@ def trained(model: nn.Module, shape: tuple[int, ...], classes: int, steps: int) 
         inputs = centres[labels] + torch.randn(128, *shape)
         optimizer.zero_grad()
         loss = F.cross_entropy(model(inputs), labels)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
     return model
 

@@ -57,7 +57,7 @@ def bake(model: nn.Module) -> nn.Module:
     for module in list(model.modules()):
         for hook in list(module._forward_pre_hooks.values()):
             if isinstance(hook, torch_prune.BasePruningMethod):
-                torch_prune.remove(module, hook._tensor_name)  # type: ignore[no-untyped-call]
+                torch_prune.remove(module, hook._tensor_name)
         if parametrize.is_parametrized(module):
             for leaf in list(module.parametrizations):  # type: ignore[arg-type]
                 parametrize.remove_parametrizations(module, leaf, leave_parametrized=True)
@@ -77,7 +77,7 @@ def torch_layer(model: nn.Module, inputs: Inputs, sparsity: float) -> nn.Module:
     """`torch.nn.utils.prune.l1_unstructured`: the largest of each tensor."""
     for name in connections(model):
         module, leaf = owner(model, name)
-        torch_prune.l1_unstructured(module, leaf, sparsity)  # type: ignore[no-untyped-call]
+        torch_prune.l1_unstructured(module, leaf, sparsity)
     return model
 
 

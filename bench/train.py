@@ -11,14 +11,13 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from unittest.mock import patch
 
 import torch
 
 from trellis.skeleton import GCN, stacked
+from trellis.skeleton.fast import fast_logits
 from trellis.train import Training, forward_of, recipe_named, stack
 from trellis.train.training import arithmetic, autocast
 
@@ -66,8 +65,8 @@ def errors(device: str, precision: str, batch: int) -> dict[str, dict[str, float
     x, y = data(device, batch)
     exact = step(device, "float64", batch, x, y)
     found: dict[str, dict[str, float]] = {}
-    for kind, fast in (("kernels", stacked.fast_logits), ("plain", lambda *_: None)):
-        with patched(fast):
+    for kind, fast in (("kernels", fast_logits), ("plain", lambda *_: None)):
+        with patch.object(stacked, "fast_logits", fast):
             got = step(device, precision, batch, x, y)
         for name, right in exact.items():
             off, size = (got[name] - right).abs(), right.norm() / right.numel() ** 0.5
@@ -88,17 +87,6 @@ def step(
     gradients = torch.autograd.grad(loss, list(weights.values()))
     values = (logits.detach().double(), *(g.double() for g in gradients))
     return dict(zip(("logits", *weights), values, strict=True))
-
-
-@contextmanager
-def patched(fast: Callable[..., Any]) -> Iterator[None]:
-    """With other kernels than the product's own, or none."""
-    before = stacked.fast_logits
-    stacked.fast_logits = fast
-    try:
-        yield
-    finally:
-        stacked.fast_logits = before
 
 
 def profile(precision: str, batch: int) -> None:

@@ -195,7 +195,7 @@ COURSES = {
 }
 
 
-def options_for(layout: Layout) -> dict[str, str]:
+def options_for(layout: Layout) -> dict[str, Any]:
     """What is best for networks that will be small, as options of `Recogniser.fresh`: recordings
     as waves, in the body's frame, where the layout says which joints tell (of hands none does:
     which way they point may be what tells actions apart), all in one size, where there are bones to
