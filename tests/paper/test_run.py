@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from trellis.paper import Progress, Settings, plan_of, report_of, reproduce, sto
 from trellis.paper.network import architecture_of
 from trellis.paper.recordings import Recordings, describe
 from trellis.skeleton import Fold, Skeletons
+from trellis.skeleton.narrow import Narrow, narrowed
 from trellis.train import Training, accuracies, forward_of, stack
 
 TABLES = ("table.txt", "table.md", "table.csv", "table.tex")
@@ -55,6 +57,27 @@ def test_a_dense_cell_is_what_training_alone_gives(tmp_path: Path) -> None:
         kept = load_file(tmp_path / "dense" / "stack-0.safetensors")
         for name, weight in weights.items():
             torch.testing.assert_close(kept[name][seed], weight[0], rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_empty_is_left_out_of_tuning_and_nothing_else_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, data = small(rates=(90.0,)), waves()
+    shares = []
+
+    def watched(*given: Any) -> Narrow | None:
+        found = narrowed(*given)
+        shares.append(1.0 if found is None else found.share)
+        return found
+
+    monkeypatch.setattr("trellis.paper.stacks.narrowed", watched)
+    reproduce(settings, data, tmp_path / "narrow")
+    assert min(shares) < 0.9  # it was
+    monkeypatch.setattr("trellis.paper.stacks.narrowed", lambda *given: None)
+    reproduce(settings, data, tmp_path / "whole")
+    for one, other in zip(figures(tmp_path / "narrow"), figures(tmp_path / "whole"), strict=True):
+        loss, whole = one.pop("loss"), other.pop("loss")
+        assert one == other and loss == pytest.approx(whole, rel=1e-4)
 
 
 def test_resumed_at_any_line_it_ends_the_same_and_trains_only_what_is_missing(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from ..errors import TrellisError
 from ..skeleton import Evaluation
+from ..skeleton.narrow import narrowed
 from ..train import Training, forward_of, predictions, stack
 from ..train.provenance import hardware
 from ..train.stacked import Weights
@@ -26,6 +28,13 @@ from .recordings import Split
 from .workers import Begin
 
 _PAUSE = 0.25  # seconds between reports: looking at a loss makes a GPU wait
+
+
+class Trained(NamedTuple):
+    """A stack's weights, and the loss of each network at its last step."""
+
+    weights: Weights
+    losses: list[float]
 
 
 class Stacks:
@@ -45,7 +54,8 @@ class Stacks:
         self.settings, self.recipe = folder.settings, folder.settings.recipe
         self.hardware = hardware(device)
         self.architecture = architecture_of(folder.settings, folder.data)
-        self.forward = forward_of(self.architecture.build(0).to(device))
+        self.model = self.architecture.build(0).to(device)
+        self.forward = forward_of(self.model)
         self.work = sum(map(self._work, plan.stacks))
         self.before = self.done = self.work - sum(map(self._work, waiting))
 
@@ -54,10 +64,10 @@ class Stacks:
         began = time.monotonic()
         weights = stack([self.architecture.build(cell.seed) for cell in part.cells])
         weights = {name: w.to(self.device) for name, w in weights.items()}
-        training = self._trained(part, weights, None, split)
-        self.folder.write_dense(part.number, weights)
+        trained = self._trained(part, weights, None, split)
+        self.folder.write_dense(part.number, trained.weights)
         selections = self.begin(self._jobs(part.cells))()
-        self.folder.add(self._tested(part, part.cells, selections, training, split, began))
+        self.folder.add(self._tested(part, part.cells, selections, trained, split, began))
 
     def begin_pruning(self, part: Stack) -> Callable[[], list[Selection]]:
         return self.begin(self._jobs(part.cells))
@@ -79,9 +89,9 @@ class Stacks:
             weights = self._dense_weights(cells)
             masks = [selection.masks(self.architecture.shapes) for selection in selections]
             stacked = {n: torch.stack([m[n] for m in masks]).to(self.device) for n in masks[0]}
-            training = self._trained(part, weights, stacked, split, cells)
-            records += self._tested(part, cells, selections, training, split, began)
-            if shown := packed(cells, training.weights, stacked):
+            trained = self._trained(part, weights, stacked, split, cells)
+            records += self._tested(part, cells, selections, trained, split, began)
+            if shown := packed(cells, trained.weights, stacked):
                 self.folder.write_networks(part.number, shown)
         self.folder.add(records)
 
@@ -105,12 +115,17 @@ class Stacks:
         masks: Weights | None,
         split: Split,
         cells: Sequence[Cell] | None = None,
-    ) -> Training:
+    ) -> Trained:
+        """A CPU leaves out the filters and channels that no network of the stack uses."""
         seeds = [cell.seed for cell in (part.cells if cells is None else cells)]
         doing = "training" if masks is None else "tuning"
+        forward = self.forward
+        narrow = None if masks is None else narrowed(self.model, masks, self.device)
+        if narrow is not None and masks is not None:
+            weights, masks, forward = narrow.narrow(weights), narrow.narrow(masks), narrow.forward()
         try:
             training = Training(
-                self.forward,
+                forward,
                 weights,
                 split.train_x,
                 split.train_y,
@@ -132,23 +147,23 @@ class Stacks:
                 f"a stack of {len(seeds)} networks does not fit into the memory of "
                 f"{self.hardware}: run again with --stack {max(1, len(seeds) // 2)}"
             ) from None
-        return training
+        whole = training.weights if narrow is None else narrow.whole(training.weights)
+        return Trained(whole, training.loss.tolist())
 
     def _tested(
         self,
         part: Stack,
         cells: Sequence[Cell],
         selections: Sequence[Selection],
-        training: Training,
+        trained: Trained,
         split: Split,
         began: float,
     ) -> list[Record]:
-        train = self._said(training.weights, split.train_x)
-        test = self._said(training.weights, split.test_x)
+        train = self._said(trained.weights, split.train_x)
+        test = self._said(trained.weights, split.test_x)
         train_y, test_y = split.train_y.cpu().numpy(), split.test_y.cpu().numpy()
         names = [str(i) for i in range(self.architecture.classes)]
         seconds = round((time.monotonic() - began) / len(cells), 3)
-        losses = training.loss.tolist()
         records = []
         for i, (cell, selection) in enumerate(zip(cells, selections, strict=True)):
             figures = {
@@ -158,7 +173,7 @@ class Stacks:
                 "train_correct": int((train[i] == train_y).sum()),
                 "train": len(train_y),
                 "said": test[i].tolist(),
-                "loss": losses[i] if math.isfinite(losses[i]) else None,
+                "loss": trained.losses[i] if math.isfinite(trained.losses[i]) else None,
                 "seconds": seconds,
             }
             records.append(self._head(part, cell) | selection.figures | figures)
