@@ -43,6 +43,19 @@ def test_the_cpu_needs_no_gpu(gpus: list[Any]) -> None:
     assert gpus == []
 
 
+@pytest.mark.parametrize(("avx512", "amx"), [(True, False), (False, True), (False, False)])
+def test_bf16_on_a_cpu_that_knows_it(
+    monkeypatch: pytest.MonkeyPatch, avx512: bool, amx: bool
+) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512, raising=False)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx, raising=False)
+    if avx512 or amx:
+        assert chosen_device("cpu", "bf16") == torch.device("cpu")
+    else:
+        with pytest.raises(TrellisError, match=r"this CPU does not know it .*AMX do\); use fp32"):
+            chosen_device("cpu", "bf16")
+
+
 def test_a_gpu_that_is_not_there_or_does_not_know_bf16(gpus: list[Any]) -> None:
     with pytest.raises(TrellisError, match="'cuda:2': there are 2 of them, from cuda:0"):
         chosen_device("cuda:2", "fp32")
@@ -71,5 +84,5 @@ def test_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen_device("auto", "fp32") == torch.device("cpu")
     with pytest.raises(TrellisError, match="'cuda:1': there is no CUDA device here"):
         chosen_device("cuda:1", "fp32")
-    with pytest.raises(TrellisError, match="bf16 is for a GPU"):
-        chosen_device("auto", "bf16")
+    with pytest.raises(TrellisError, match="tf32 is for a GPU"):
+        chosen_device("auto", "tf32")

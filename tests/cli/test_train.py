@@ -176,7 +176,7 @@ def test_what_is_skipped_is_counted(run: Run, fails: Callable[..., str], tmp_pat
         ("--heads 0", "heads=0 is not a whole number"),
         ("--chunks 0", "chunks=0 is not a whole number"),
         ("--device meta", "--device 'meta': give auto, cpu, cuda, or cuda:N"),
-        ("--device cpu --precision bf16", "--precision bf16 is for a GPU"),
+        ("--device cpu --precision tf32", "--precision tf32 is for a GPU"),
         ("--fold 2", "--fold '2': 'npz:arms.npz' has "),
         ("--fold nobody", "give a name or 1 to 1"),
         ("--protocol subjects", "protocol='subjects' is unknown to npz"),

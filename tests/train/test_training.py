@@ -164,6 +164,31 @@ def test_single_precision_inputs_for_double_precision_networks() -> None:
     assert training.weights["dense.weight"].dtype == torch.float64
 
 
+def test_bf16_on_a_cpu_is_fp32_rounded_the_same_twice_and_learns() -> None:
+    x, y = recordings(30)
+    masks = {n: torch.stack([m]) for n, m in some_masks(0, gcn(0)).items()}
+    recipe = recipe_named("default", epochs=120, rate=0.01, noise=0.0)
+    runs = []
+    for precision in ("fp32", "bf16", "bf16"):
+        model = gcn(0).float()
+        training = Training(
+            forward_of(model), stack([model]), x.float(), y, recipe, seeds=[0], masks=masks,
+            precision=precision,
+        )  # fmt: skip
+        training.epoch()
+        first = float(training.loss)
+        while not training.done:
+            training.epoch()
+        runs.append((first, training.weights, float(training.hits)))
+    (exact, plain, _), (first, weights, hits), (_, again, _) = runs
+    assert first != exact and first == pytest.approx(exact, rel=0.02)
+    assert hits > 0.9
+    for name, weight in weights.items():
+        assert weight.dtype == torch.float32 and torch.equal(weight, again[name])
+        assert not torch.equal(weight, plain[name])
+        assert (weight[~masks[name]] == 0).all()
+
+
 def test_predictions_and_losses_are_those_of_the_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trellis.train.training.TOGETHER", 22)  # batches of seven
     models = [gcn(seed) for seed in range(3)]
@@ -190,3 +215,5 @@ def test_what_training_refuses() -> None:
         Training(forward, stack([model]), x[:0], y[:0], recipe, seeds=[0])
     with pytest.raises(TrellisError, match="precision='fp8'"):
         Training(forward, stack([model]), x, y, recipe, seeds=[0], precision="fp8")
+    with pytest.raises(TrellisError, match="precision='tf32' is for GPUs"):
+        Training(forward, stack([model]), x, y, recipe, seeds=[0], precision="tf32")

@@ -22,14 +22,19 @@ Device = Annotated[
 ]
 Precision = Annotated[
     Literal["fp32", "tf32", "bf16"],
-    arg(help="How exactly to multiply: tf32 and bf16 are faster on a GPU that knows them."),
+    arg(
+        help="How exactly to multiply: tf32 and bf16 are faster on a GPU that knows them, bf16 "
+        "on a CPU with AVX512_BF16 or AMX, too.",
+    ),
 ]
+
+_BF16 = "_is_avx512_bf16_supported", "_is_amx_tile_supported"  # public names are newer
 
 
 def chosen_device(name: str, precision: str) -> torch.device:
     """The device of that name, made ready to train on, once it is seen to do what is asked.
 
-    ``auto`` is a GPU if there is one. Only a GPU gains by multiplying less exactly.
+    ``auto`` is a GPU if there is one.
 
     >>> chosen_device("cpu", "fp32")
     device(type='cpu')
@@ -39,16 +44,25 @@ def chosen_device(name: str, precision: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     device = torch.device("cpu") if name == "cpu" else _gpu(name)
-    if device.type == "cpu" and precision != "fp32":
-        raise TrellisError(f"--precision {precision} is for a GPU: leave it out on a CPU")
-    if precision == "bf16" and torch.cuda.get_device_capability(device) < (8, 0):
-        raise TrellisError(
-            f"--precision bf16: {torch.cuda.get_device_name(device)} does not know it (compute "
-            "capability 8.0 and up do); use fp32"
-        )
+    if device.type == "cpu" and precision == "tf32":
+        raise TrellisError("--precision tf32 is for a GPU: on a CPU take fp32 or bf16")
+    if precision == "bf16" and not _knows_bf16(device):
+        unable = "this CPU does not know it (those with AVX512_BF16 or AMX"
+        if device.type == "cuda":
+            name = torch.cuda.get_device_name(device)
+            unable = f"{name} does not know it (compute capability 8.0 and up"
+        raise TrellisError(f"--precision bf16: {unable} do); use fp32")
     if device.type == "cpu":
         keep_freed()
     return device
+
+
+def _knows_bf16(device: torch.device) -> bool:
+    """Whether it multiplies bfloat16 by itself. A CPU that does not is many times slower in it."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    told = (getattr(torch.cpu, name, None) for name in _BF16)
+    return any(ask() for ask in told if ask is not None)
 
 
 def _gpu(name: str) -> torch.device:

@@ -73,8 +73,8 @@ class Training:
             raise TrellisError(f"{len(x)} recordings and {len(y)} labels to train on")
         if precision not in PRECISIONS:
             raise TrellisError(f"precision={precision!r} is unknown: {', '.join(PRECISIONS)}")
-        if precision != "fp32" and sample.device.type != "cuda":
-            raise TrellisError(f"precision={precision!r} is for GPUs; on the CPU use 'fp32'")
+        if precision == "tf32" and sample.device.type != "cuda":
+            raise TrellisError("precision='tf32' is for GPUs; on the CPU use 'fp32' or 'bf16'")
         self.forward, self.weights, self.recipe = forward, weights, recipe
         self.x, self.y, self.precision = x.to(sample.dtype), y, precision
         self.shrinking, self.dropping = shrinking, dropping
