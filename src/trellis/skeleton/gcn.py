@@ -25,9 +25,9 @@ class GCN(nn.Module):
     with attention :math:`A^k` (nodes × nodes), convolution :math:`W^k` (channels × filters), and
     f the ReLU (the paper's, ``activation="relu"``) or the absolute value (``"abs"``), with which a
     unit answers to a motion and to its opposite, and small networks were more accurate on most of
-    the recordings that we held out (docs/results.md). Heads are concatenated (the default), or
-    summed before f as in the paper's text; ``shared`` uses one convolution for all heads;
-    ``blocks`` are stacked; the dense layer reads all that the last one gives.
+    the recordings that we held out (docs/results/choosing.md). Heads are concatenated (the
+    default), or summed before f as in the paper's text; ``shared`` uses one convolution for all
+    heads; ``blocks`` are stacked; the dense layer reads all that the last one gives.
 
     Shapes: (batch, nodes, channels) -> (batch, classes).
 

@@ -15,7 +15,7 @@ AXES = "xyz"
 @dataclass(frozen=True)
 class Augmentation:
     """Limits of what is drawn, uniformly and for each recording, at every step. As they stand
-    they were chosen by validation inside the training parts of four sets (docs/results.md).
+    they were chosen by validation inside training parts of four sets (docs/results/choosing.md).
 
     ==============  =======================================================================
     ``rotation``    degrees either way about the x, y and z axis through the root; the turns
