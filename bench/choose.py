@@ -8,7 +8,9 @@ one of its two cameras; of SBU one of the other folds; of MTM-1 a third of its v
 ``--held alike``, a quarter of the recordings at random, of the people that are trained on: of
 ``hands45`` once, of NW-UCLA (all cameras' recordings of a take together), SBU and MTM-1 twice; and
 either camera of NW-UCLA. With ``--held little``, every eighth of them in turn: what is trained on
-is then nearly as large as the training split.
+is then nearly as large as the training split. ``harder:SEED`` among the sets is made like
+``hands45``, with people who differ twice as much, and judged by its test recordings, which are
+nobody's test split.
 
 Every variant changes one thing of a base: the default, but one try, in 1,000 steps of pruning and
 of tuning each.
@@ -34,6 +36,7 @@ import torch
 
 from trellis import skeleton
 from trellis.select.budget import budget
+from trellis.skeleton.hands import hands45
 from trellis.skeleton.layouts import FPHA, NW_UCLA
 from trellis.skeleton.shrink import COURSES, Course, Maker, options_for
 from trellis.train import accuracies
@@ -103,6 +106,23 @@ VARIANTS = {
     "taught": Variant(replace(COURSE, teachers=4)),
     "taught, 0.4": Variant(replace(COURSE, teachers=4, weight=0.4)),
 }  # fmt: skip
+
+
+HARDER = "harder:"
+
+
+def loaded(source: str) -> skeleton.Skeletons:
+    """A set, `HARDER` ones too."""
+    if not source.startswith(HARDER):
+        return skeleton.load(source)
+    return replace(hands45(int(source.removeprefix(HARDER)), variety=2.0), source=source)
+
+
+def parts(data: skeleton.Skeletons, held: str) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """What ``held`` says is held out of a set."""
+    if data.source.startswith(HARDER):
+        return iter([(data.source, data.folds[0].train, data.folds[0].test)])
+    return HELD[held](data)
 
 
 def held_out(data: skeleton.Skeletons) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
@@ -248,10 +268,10 @@ def main() -> None:
     own = {name: settings(VARIANTS[name], options) for name in options.variants}
     rows = [row for row in rows if own.get(row["variant"]) == row["settings"]]
     began = time.monotonic()
-    sets = [skeleton.load(source) for source in options.data]
+    sets = [loaded(source) for source in options.data]
     for name in options.variants:
         for data in sets:
-            for part, train, judge in HELD[options.held](data):
+            for part, train, judge in parts(data, options.held):
                 if any((row["variant"], row["part"]) == (name, part) for row in rows):
                     continue
                 top1 = accuracy(data, train, judge, VARIANTS[name], options)

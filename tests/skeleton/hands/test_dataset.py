@@ -40,6 +40,25 @@ def test_another_seed_is_another_set_of_the_same_shape(
     assert other_hands.classes == hands.classes and len(other_hands) == len(hands)
 
 
+def test_variety_is_how_far_people_are_from_one_another(hands: Skeletons) -> None:
+    """Given the same action: none, the usual, twice as much."""
+    spread = []
+    for variety in (0.0, 1.0, 2.0):
+        data = hands45(0, variety)
+        assert (data.labels == hands.labels).all() and data.names == hands.names
+        means = np.array([sequence.mean(axis=(0, 1)) for sequence in data.sequences])
+        assert np.isfinite(means).all()
+        spread.append(np.mean([means[data.labels == each].std(axis=0) for each in range(45)]))
+    assert digest(hands45(0, 1)) == digest(hands)
+    assert spread[0] < 0.5 * spread[1] and spread[1] < 0.7 * spread[2]
+
+
+@pytest.mark.parametrize("variety", [-0.1, 3.1, float("nan"), "2", True, None])
+def test_a_variety_that_is_none_is_refused(variety: object) -> None:
+    with pytest.raises(TrellisError, match="variety="):
+        hands45(0, variety)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("seed", [-1, 0.5, "0", True, None])
 def test_a_seed_that_is_none_is_refused(seed: object) -> None:
     with pytest.raises(TrellisError, match="seed="):

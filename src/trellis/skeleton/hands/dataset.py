@@ -15,11 +15,12 @@ from .recording import recorded
 from .takes import takes
 
 
-def hands45(seed: int = 0) -> Skeletons:
+def hands45(seed: int = 0, variety: float = 1.0) -> Skeletons:
     """45 actions of a procedural hand, 600 recordings to train on and 575 to test on. Synthetic.
 
     The same seed gives the same bytes on every machine. Coordinates are millimetres before a
-    camera on the person's head (x right, y down, z forward), to the hundredth.
+    camera on the person's head (x right, y down, z forward), to the hundredth. ``variety`` makes it
+    harder, or easier: by how many times people, and repetitions, differ from one another.
 
     >>> data = hands45()
     >>> len(data), len(data.classes), data.synthetic
@@ -29,11 +30,13 @@ def hands45(seed: int = 0) -> Skeletons:
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise TrellisError(f"seed={seed!r} is not a whole number from 0 up")
+    if isinstance(variety, bool) or not isinstance(variety, int | float) or not 0 <= variety <= 3:
+        raise TrellisError(f"variety={variety!r} is not a number from 0 to 3")
     all_takes = takes(Chance(seed, 0))
     train = np.array([take.train for take in all_takes])
     return Skeletons(
         source="hands45",
-        sequences=recorded(all_takes, seed),
+        sequences=recorded(all_takes, seed, variety=float(variety)),
         labels=np.array([take.action for take in all_takes], np.int64),
         classes=tuple(action.name for action in ACTIONS),
         names=tuple(take.name for take in all_takes),

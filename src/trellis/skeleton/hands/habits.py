@@ -17,6 +17,7 @@ POSTURE: Floats = np.concatenate([_FINGER, _ARM])
 assert POSTURE.shape == (SIZE,) and len(_ARM) == len(ARM) and len(_FINGER) == ANGLES
 
 VIEW = np.array([12.0, 10.0, 7.0])  # yaw, pitch and roll of the head, degrees
+_LEAST = 0.1  # times the usual: nobody moves backwards in time
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class Habit:
         """A habit drawn at random; ``strength`` 1 is as much as people differ from one another."""
         return cls(
             posture=strength * POSTURE * chance.normal(SIZE),
-            reach=1 + 0.16 * strength * float(chance.normal()),
-            pace=1 + 0.2 * strength * float(chance.normal()),
+            reach=max(1 + 0.16 * strength * float(chance.normal()), _LEAST),
+            pace=max(1 + 0.2 * strength * float(chance.normal()), _LEAST),
             view=strength * VIEW * chance.normal(3),
         )
 

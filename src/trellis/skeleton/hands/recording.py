@@ -35,15 +35,16 @@ _ANATOMY, _PERSON, _HABITUAL, _PLAN, _POSES, _SENSOR = range(1, 7)
 
 
 def recorded(
-    takes: Sequence[Take], seed: int, only: Sequence[int] | None = None
+    takes: Sequence[Take], seed: int, only: Sequence[int] | None = None, variety: float = 1.0
 ) -> tuple[Frames, ...]:
     """Each take (frames, 21, 3) as the camera gives it: millimetres, rounded to hundredths.
-    ``only`` are those to make: all have a say in how long each of them is.
+    ``only`` are those to make: all have a say in how long each of them is. ``variety`` is how much
+    people differ.
 
     Rounding is what makes the bytes the same everywhere: sines differ between machines in their
     last bit, 10⁻¹³ mm.
     """
-    clean, length = filmed(takes, seed, only)
+    clean, length = filmed(takes, seed, only, variety)
     found = []
     for take, rows in zip(_chosen(takes, only), _slices(length), strict=True):
         chance = Chance(seed, _SENSOR, take.subject, take.action, take.repetition)
@@ -57,10 +58,10 @@ def recorded(
 
 
 def filmed(
-    takes: Sequence[Take], seed: int, only: Sequence[int] | None = None
+    takes: Sequence[Take], seed: int, only: Sequence[int] | None = None, variety: float = 1.0
 ) -> tuple[Floats, NDArray[np.int64]]:
     """The true places of all joints (all frames, 21, 3), and how many frames each take has."""
-    moves, views, length = moved(takes, seed, only)
+    moves, views, length = moved(takes, seed, only, variety)
     joints = np.empty((len(moves), 21, 3))
     subjects = np.repeat([take.subject for take in _chosen(takes, only)], length)
     for subject in np.unique(subjects).tolist():
@@ -76,10 +77,10 @@ def filmed(
 
 
 def moved(
-    takes: Sequence[Take], seed: int, only: Sequence[int] | None = None
+    takes: Sequence[Take], seed: int, only: Sequence[int] | None = None, variety: float = 1.0
 ) -> tuple[Floats, Floats, NDArray[np.int64]]:
     """Poses (all frames, 28), the camera's angles (all frames, 3), and frames per take."""
-    plans = [_plan(take, seed) for take in takes]
+    plans = [_plan(take, seed, variety) for take in takes]
     length = lengths(np.array([each.beats for each in plans]))
     if only is not None:
         plans, length = _chosen(plans, only), length[list(only)]
@@ -96,18 +97,18 @@ def anatomy_of(subject: int, seed: int) -> Anatomy:
     return Anatomy.of(Chance(seed, _ANATOMY, subject))
 
 
-def _plan(take: Take, seed: int) -> Plan:
+def _plan(take: Take, seed: int, variety: float) -> Plan:
     subject, action, repetition, _ = take
     chance = Chance(seed, _PLAN, subject, action, repetition)
-    habit = _habit(seed, subject, action) + Habit.of(chance, ONCE)
+    habit = _habit(seed, subject, action, variety) + Habit.of(chance, variety * ONCE)
     return plan(ACTIONS[action], habit, chance)
 
 
 @functools.lru_cache(maxsize=512)
-def _habit(seed: int, subject: int, action: int) -> Habit:
+def _habit(seed: int, subject: int, action: int, variety: float) -> Habit:
     """What is a person's own in all they do, and in this action."""
-    return Habit.of(Chance(seed, _PERSON, subject), PERSON) + Habit.of(
-        Chance(seed, _HABITUAL, subject, action), HABITUAL
+    return Habit.of(Chance(seed, _PERSON, subject), variety * PERSON) + Habit.of(
+        Chance(seed, _HABITUAL, subject, action), variety * HABITUAL
     )
 
 
