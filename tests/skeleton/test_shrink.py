@@ -55,6 +55,7 @@ def test_it_keeps_what_was_asked_for_and_all_of_it_lives(
         {"augmentation": None},
         {"method": "synflow"},
         {"curve": "one-shot"},
+        {"surplus": 2.0},
         {"method": "magnitude by layer", "sensitivity": 0.0},
     ],
     ids=str,
@@ -189,6 +190,9 @@ def test_refusals() -> None:
             TrellisError, match=f"tries={tries} is not a whole number from 1 to 100"
         ):
             course(tries=tries)
+    for surplus in (0.5, float("nan"), float("inf")):
+        with pytest.raises(TrellisError, match=f"surplus={surplus} is not a number of times"):
+            course(surplus=surplus)
     with pytest.raises(TrellisError, match=r"weight=0.0 lets 2 teachers teach nothing"):
         course(weight=0.0)
     with pytest.raises(TrellisError, match="'best' is unknown: viterbi, synflow"):

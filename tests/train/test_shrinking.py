@@ -21,11 +21,15 @@ TARGETS = (20, 40, 90)
 
 
 def training(
-    targets: tuple[int, ...] = TARGETS, seeds: tuple[int, ...] = (0, 1, 2), blocks: int = 1
+    targets: tuple[int, ...] = TARGETS,
+    seeds: tuple[int, ...] = (0, 1, 2),
+    blocks: int = 1,
+    surplus: float | None = None,
 ) -> Training:
     models = [gcn(seed, blocks=blocks) for seed in seeds]
     x, y = recordings(30)
-    shrinking = Shrinking(SCHEDULE, targets, chooser(models[0].float()), sensitivity=0.5)
+    choose = chooser(models[0].float())
+    shrinking = Shrinking(SCHEDULE, targets, choose, sensitivity=0.5, surplus=surplus)
     forward = forward_of(models[0].double())
     return Training(
         forward, stack([m.double() for m in models]), x, y, RECIPE, seeds=seeds, shrinking=shrinking
@@ -36,13 +40,16 @@ def counts(made: Training) -> list[int]:
     return sum(mask.flatten(1).sum(1) for mask in made.masks.values()).tolist()  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("blocks", [1, 2])
-def test_at_every_renewal_the_budget_is_met_and_all_of_it_lives(blocks: int) -> None:
-    made = training(blocks=blocks)
+@pytest.mark.parametrize(("blocks", "surplus"), [(1, None), (2, None), (1, 2.5)])
+def test_at_every_renewal_the_budget_is_met_and_all_of_it_lives(
+    blocks: int, surplus: float | None
+) -> None:
+    made = training(blocks=blocks, surplus=surplus)
     plans = made.shrinking.plans if made.shrinking is not None else []
     while not made.done:
         made.epoch()
-        expected = [plan.budget(made.epochs_done - made.epochs_done % 3) for plan in plans]
+        renewed = made.epochs_done - made.epochs_done % 3
+        expected = [plan.budget(renewed) if renewed else plan.total for plan in plans]
         assert counts(made) == expected
         for i, budget in enumerate(expected):
             model = gcn(0, blocks=blocks)
@@ -52,6 +59,24 @@ def test_at_every_renewal_the_budget_is_met_and_all_of_it_lives(blocks: int) -> 
             for tensor in (made.weights[name], made.adam.means[name], made.adam.squares[name]):
                 assert (tensor[~mask] == 0).all()
     assert counts(made) == list(TARGETS)
+
+
+def test_a_surplus_is_where_the_schedule_starts() -> None:
+    """Two and a half times a target is a sparsity to start at; where that is more than there is,
+    nothing changes."""
+    choose = chooser(gcn(0))
+    total = sum(choose.sizes.values())
+    targets = (20, 40, total // 2)
+    given = Shrinking(SCHEDULE, targets, choose, surplus=2.5)
+    assert total // 2 * 2.5 > total
+    for plan, target, start in zip(given.plans, targets, (50, 100, total), strict=True):
+        schedule = Schedule("geometric", end=EPOCHS, every=3, start=1 - start / total)
+        for epoch in range(1, EPOCHS + 1):
+            expected = total * (1 - schedule.sparsity(epoch, 1 - target / total))
+            assert target <= plan.budget(epoch) <= start
+            assert plan.budget(epoch) == pytest.approx(expected, abs=1)
+    at_once = Shrinking(Schedule("one-shot", begin=3), (20,), choose, surplus=2.5)
+    assert [at_once.plans[0].budget(epoch) for epoch in (2, 3)] == [total, 20]
 
 
 def test_a_network_is_the_same_alone_and_in_a_stack() -> None:
@@ -86,6 +111,8 @@ def test_stopped_and_resumed_it_ends_the_same(tmp_path: Path) -> None:
     other = training(targets=(21, 40, 90))
     with pytest.raises(TrellisError, match=r"another training: shrinking\.targets was"):
         run(other, path)
+    with pytest.raises(TrellisError, match=r"shrinking\.surplus was None and is 2.5"):
+        run(training(surplus=2.5), path)
 
 
 def test_one_by_one_chooses_as_the_stack_does() -> None:

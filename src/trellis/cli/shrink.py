@@ -61,7 +61,7 @@ Out = Annotated[
 CourseName = Annotated[
     Literal["default", "quick"],
     arg(
-        help="default: 6,000 steps in all, on batches of 128, and up to eight tries at the last "
+        help="default: 8,000 steps in all, on batches of 128, and up to eight tries at the last "
         "2,200: seconds on a GPU, many minutes on a CPU. quick: 720 steps and one try, for a first "
         "look."
     ),

@@ -95,12 +95,17 @@ class Shrinking:
     ``schedule`` is in epochs. ``choose`` says what to keep, by the worth of each connection: its
     magnitude times its gradient (the root of its mean square lately) to the power
     ``sensitivity``. 0 is magnitude alone; 1 is how much the loss would feel its loss.
+
+    With a ``surplus`` the schedule starts at so many times a target, not at the whole network: what
+    is far from needed goes at the first renewal, and all the others are left for what is hard to
+    choose.
     """
 
     schedule: Schedule
     targets: tuple[int, ...]
     choose: Chooses
     sensitivity: float = 0.0
+    surplus: float | None = None
 
     def __post_init__(self) -> None:
         for target in self.targets:
@@ -113,7 +118,13 @@ class Shrinking:
     @cached_property
     def plans(self) -> list[Plan]:
         total = sum(self.choose.sizes.values())
-        return [Plan.of(total, None, target, self.schedule, 0.0) for target in self.targets]
+        return [Plan.of(total, None, t, self._schedule(t, total), 0.0) for t in self.targets]
+
+    def _schedule(self, target: int, total: int) -> Schedule:
+        if self.surplus is None or self.schedule.curve == "one-shot":
+            return self.schedule
+        start = max(1 - self.surplus * target / total, self.schedule.start)
+        return replace(self.schedule, start=start)
 
     def renewed(
         self, epoch: int, weights: Stacked, squares: Stacked, kept: Stacked
@@ -140,4 +151,5 @@ class Shrinking:
             "schedule": self.schedule.to_dict(),
             "targets": list(self.targets),
             "sensitivity": self.sensitivity,
+            "surplus": self.surplus,
         }

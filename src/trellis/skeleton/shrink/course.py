@@ -32,7 +32,9 @@ class Course:
     A dense network is trained, then pruned while it trains on: along ``curve``
     (`trellis.Schedule`), by ``method``, what a connection is worth being its magnitude times its
     gradient to the power ``sensitivity`` (`trellis.train.shrinking.Shrinking`), and then tuned,
-    in the default recipe on labels that are no longer smoothed.
+    in the default recipe on labels that are no longer smoothed. The first renewal leaves at most
+    ``surplus`` times as many connections as there will be (None: as many as the curve says), so
+    that most of the time is spent where it is hard to say what to keep.
     That is done ``tries`` times, and what fits the recordings best is taken: of networks that are
     nearly too small, those that learn better are better. If None, eight times for those that keep
     less than a hundredth, and once for others, which all learn all. Tries are one network up to
@@ -64,6 +66,7 @@ class Course:
     method: str = "viterbi"
     sensitivity: float = 0.5
     curve: str = "geometric"
+    surplus: float | None = 30.0
 
     def __post_init__(self) -> None:
         for name, least in (("teachers", 0), ("tries", 1)):
@@ -86,6 +89,11 @@ class Course:
             raise TrellisError(f"method={self.method!r} is unknown: {', '.join(METHODS)}")
         if not 0 <= self.sensitivity <= 1:
             raise TrellisError(f"sensitivity={self.sensitivity!r} is not from 0 to 1")
+        if self.surplus is not None and not 1 <= self.surplus < math.inf:
+            raise TrellisError(
+                f"surplus={self.surplus!r} is not a number of times from 1 up: give one such as "
+                "30.0, or None to begin with the whole network"
+            )
 
     @property
     def dense_networks(self) -> int:
@@ -97,7 +105,7 @@ class Course:
         But no phase sees every recording fewer than 40 times, unless the recipe's own does.
 
         >>> [course_named("default").suited(n).recipe.epochs for n in (60, 600, 6000, 60000)]
-        [2000, 400, 43, 40]
+        [4000, 800, 85, 40]
         """
         recipe = self.recipe
         factor = batch_count(_USUAL, recipe.batch) / batch_count(recordings, recipe.batch)
@@ -177,7 +185,7 @@ class Course:
 _COMMON: dict[str, Any] = {"schedule": "cosine", "decay": 0.1, "smoothing": 0.1, "noise": 0.05}
 _RATES: dict[str, Any] = {"rate": 3e-3, "prune_rate": 3e-3, "tune_rate": 1e-2}
 _LONG: dict[str, Any] = {
-    "epochs": 400,
+    "epochs": 800,
     "prune_epochs": 600,
     "prune_every": 6,
     "tune_epochs": 200,

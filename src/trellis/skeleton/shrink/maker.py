@@ -160,7 +160,8 @@ class Maker:
         if self.course.curve == "one-shot":
             when = {"begin": recipe.prune_epochs}
         schedule = Schedule(self.course.curve, **when)
-        return Shrinking(schedule, tuple(targets), self.choose, self.course.sensitivity)
+        course = self.course
+        return Shrinking(schedule, tuple(targets), self.choose, course.sensitivity, course.surplus)
 
     def shrink(
         self,
