@@ -61,6 +61,11 @@ def retrained(**changes: Any) -> Variant:
     return Variant(replace(COURSE, recipe=replace(RECIPE, **changes)))
 
 
+def recast(**changes: Any) -> Variant:
+    """Another recipe, in the whole course."""
+    return Variant(replace(WHOLE, recipe=replace(WHOLE.recipe, **changes)))
+
+
 VARIANTS = {
     "base": Variant(),
     "pruned in 3,000 steps": retrained(prune_epochs=600, prune_every=6),  # the default
@@ -98,6 +103,15 @@ VARIANTS = {
     "rotation 15": Variant(
         replace(COURSE, augmentation=replace(AUGMENTATION, rotation=(15.0, 15.0, 15.0)))
     ),
+    "whole": Variant(WHOLE),
+    "whole, pruned from all": Variant(replace(WHOLE, surplus=None)),
+    "whole, surplus 10": Variant(replace(WHOLE, surplus=10.0)),
+    "whole, surplus 3": Variant(replace(WHOLE, surplus=3.0)),
+    "whole, trained half as long": recast(epochs=400),
+    "whole, trained twice as long": recast(epochs=1600),
+    "whole, pruned twice as long": recast(prune_epochs=1200, prune_every=12),
+    "whole, gradient to the power 0.25": Variant(replace(WHOLE, sensitivity=0.25)),
+    "whole, gradient to the power 0.75": Variant(replace(WHOLE, sensitivity=0.75)),
     "whole, nothing dropped": Variant(replace(WHOLE, drop=0.0)),
     "whole, twice as long": Variant(WHOLE.times(2)),
     "whole, nothing dropped, twice as long": Variant(replace(WHOLE, drop=0.0).times(2)),

@@ -55,6 +55,7 @@ def parts(course: Course) -> dict[str, tuple[Course, dict[str, str]]]:
     """The course, and what is not as `options_for` has it: nothing, or one thing changed; then
     every way of choosing, gradually and at once, taught and not."""
     default, course = course, replace(course, tries=1)
+    half = replace(course.recipe, epochs=max(course.recipe.epochs // 2, 1))
     found: dict[str, tuple[Course, dict[str, str]]] = {
         "default": (default, {}),
         ONE: (course, {}),
@@ -70,6 +71,8 @@ def parts(course: Course) -> dict[str, tuple[Course, dict[str, str]]]:
         ),
         "not augmented": (replace(course, augmentation=None), {}),
         "by magnitude alone": (replace(course, sensitivity=0.0), {}),
+        "pruned from all": (replace(course, surplus=None), {}),
+        "trained half as long": (replace(course, recipe=half), {}),
     }
     for when, curve in (("gradual", course.curve), ("at once", "one-shot")):
         for method, key in METHODS.items():
@@ -131,7 +134,7 @@ class Bench:
             if course.method == "chains":
                 maker.choose = Pooled(recogniser.model, self.pool)
             varied = maker.course.augmentation
-            key = fold.name, *how.values(), varied, course.teachers > 0
+            key = fold.name, *how.values(), varied, course.recipe.epochs, course.teachers > 0
             if key not in self.dense:  # parts differ in what comes after
                 self.dense[key] = maker.train(self.seeds)
             dense = self.dense[key]
