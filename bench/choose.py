@@ -110,6 +110,8 @@ VARIANTS = {
     "whole, trained half as long": recast(epochs=400),
     "whole, trained twice as long": recast(epochs=1600),
     "whole, pruned twice as long": recast(prune_epochs=1200, prune_every=12),
+    "whole, tuned in 4,000 steps at 3e-3": recast(tune_epochs=800, tune_rate=3e-3),
+    "whole, tuned in 4,000 steps": recast(tune_epochs=800),
     "whole, gradient to the power 0.25": Variant(replace(WHOLE, sensitivity=0.25)),
     "whole, gradient to the power 0.75": Variant(replace(WHOLE, sensitivity=0.75)),
     "whole, nothing dropped": Variant(replace(WHOLE, drop=0.0)),
