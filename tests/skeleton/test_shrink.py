@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,10 @@ def test_refusals() -> None:
     for surplus in (0.5, float("nan"), float("inf")):
         with pytest.raises(TrellisError, match=f"surplus={surplus} is not a number of times"):
             course(surplus=surplus)
+    for name in ("drop", "weight", "temperature", "sensitivity", "surplus"):
+        for wrong in ("30", True, [1]):
+            with pytest.raises(TrellisError, match=re.escape(f"{name}={wrong!r} is not a number")):
+                course(**{name: wrong})
     with pytest.raises(TrellisError, match=r"weight=0.0 lets 2 teachers teach nothing"):
         course(weight=0.0)
     with pytest.raises(TrellisError, match="'best' is unknown: viterbi, synflow"):

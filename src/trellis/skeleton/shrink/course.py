@@ -78,6 +78,11 @@ class Course:
                 raise TrellisError(
                     f"{name}={value!r} is not a whole number from {least} to {_MANY}"
                 )
+        for name in ("drop", "weight", "temperature", "sensitivity", "surplus"):
+            value = getattr(self, name)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number and (name, value) != ("surplus", None):
+                raise TrellisError(f"{name}={value!r} is not a number")
         if self.teachers and not self.weight > 0:
             raise TrellisError(
                 f"weight={self.weight!r} lets {self.teachers} teachers teach nothing: give a share "
