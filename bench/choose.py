@@ -47,7 +47,7 @@ COURSE = replace(  # the default, but pruned and tuned once, in 1,000 steps each
     recipe=replace(COURSES["default"].recipe, prune_epochs=200, prune_every=2, tune_epochs=200),
 )
 WHOLE = replace(COURSES["default"], tries=1)
-RECIPE, AUGMENTATION = COURSE.recipe, skeleton.Augmentation()
+AUGMENTATION = skeleton.Augmentation()
 WEAK = skeleton.Augmentation(rotation=(15, 15, 15), scale=0.1, warp=0.4, crop=0.85)
 
 
@@ -56,14 +56,9 @@ class Variant(NamedTuple):
     own: Mapping[str, Any] = {}  # what is not as `options_for` has it
 
 
-def retrained(**changes: Any) -> Variant:
-    """Another recipe."""
-    return Variant(replace(COURSE, recipe=replace(RECIPE, **changes)))
-
-
-def recast(**changes: Any) -> Variant:
-    """Another recipe, in the whole course."""
-    return Variant(replace(WHOLE, recipe=replace(WHOLE.recipe, **changes)))
+def retrained(course: Course = COURSE, **changes: Any) -> Variant:
+    """A course with another recipe."""
+    return Variant(replace(course, recipe=replace(course.recipe, **changes)))
 
 
 VARIANTS = {
@@ -107,13 +102,13 @@ VARIANTS = {
     "whole, pruned from all": Variant(replace(WHOLE, surplus=None)),
     "whole, surplus 10": Variant(replace(WHOLE, surplus=10.0)),
     "whole, surplus 3": Variant(replace(WHOLE, surplus=3.0)),
-    "whole, trained half as long": recast(epochs=400),
-    "whole, trained twice as long": recast(epochs=1600),
-    "whole, pruned twice as long": recast(prune_epochs=1200, prune_every=12),
-    "whole, tuned at 3e-3": recast(tune_rate=3e-3),
-    "whole, tuned in 2,000 steps at 3e-3": recast(tune_epochs=400, tune_rate=3e-3),
-    "whole, tuned in 4,000 steps at 3e-3": recast(tune_epochs=800, tune_rate=3e-3),
-    "whole, tuned in 4,000 steps": recast(tune_epochs=800),
+    "whole, trained half as long": retrained(WHOLE, epochs=400),
+    "whole, trained twice as long": retrained(WHOLE, epochs=1600),
+    "whole, pruned twice as long": retrained(WHOLE, prune_epochs=1200, prune_every=12),
+    "whole, tuned at 3e-3": retrained(WHOLE, tune_rate=3e-3),
+    "whole, tuned in 2,000 steps at 3e-3": retrained(WHOLE, tune_epochs=400, tune_rate=3e-3),
+    "whole, tuned in 4,000 steps at 3e-3": retrained(WHOLE, tune_epochs=800, tune_rate=3e-3),
+    "whole, tuned in 4,000 steps": retrained(WHOLE, tune_epochs=800),
     "whole, gradient to the power 0.25": Variant(replace(WHOLE, sensitivity=0.25)),
     "whole, gradient to the power 0.75": Variant(replace(WHOLE, sensitivity=0.75)),
     "whole, nothing dropped": Variant(replace(WHOLE, drop=0.0)),
