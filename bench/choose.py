@@ -117,8 +117,15 @@ VARIANTS = {
     "whole, nothing dropped, twice as long": Variant(replace(WHOLE, drop=0.0).times(2)),
     "four tries": Variant(replace(COURSE, tries=4)),
     "eight tries": Variant(replace(COURSE, tries=8)),
-    "taught": Variant(replace(COURSE, teachers=4)),
-    "taught, 0.4": Variant(replace(COURSE, teachers=4, weight=0.4)),
+    "not taught": Variant(replace(COURSE, teachers=0)),
+    "one teacher": Variant(replace(COURSE, teachers=1)),
+    "four teachers": Variant(replace(COURSE, teachers=4)),
+    "whole, not taught": Variant(replace(WHOLE, teachers=0)),
+    "whole, taught, 0.5": Variant(replace(WHOLE, weight=0.5)),
+    "whole, taught, 1": Variant(replace(WHOLE, weight=1.0)),
+    "whole, one teacher": Variant(replace(WHOLE, teachers=1)),
+    "whole, four teachers": Variant(replace(WHOLE, teachers=4)),
+    "whole, four teachers, 0.5": Variant(replace(WHOLE, teachers=4, weight=0.5)),
 }  # fmt: skip
 
 
@@ -222,14 +229,11 @@ def accuracy(
         recogniser, places(train), labels[train], course,
         device=options.device, precision=options.precision,
     )  # fmt: skip
-    seeds = list(range(max(options.seeds, course.teachers)))
+    seeds = list(range(max(options.seeds, course.dense_networks)))
     dense = maker.train(seeds)
     cells = [(seed, s) for s in options.sparsity for seed in range(options.seeds)]
-    starts = {n: torch.stack([w[seed] for seed, _ in cells]) for n, w in dense.items()}
-    tried = maker.shrink(
-        starts, [budget(maker.connections, s) for _, s in cells], [seed for seed, _ in cells],
-        maker.teachers(dense),
-    )  # fmt: skip
+    targets = [budget(maker.connections, s) for _, s in cells]
+    tried = maker.shrink(dense, seeds, targets, [seed for seed, _ in cells])
     small = tried.best()
     x, y = places(judge).to(options.device), labels[judge].to(options.device)
     found = 100 * accuracies(maker.forward, small.weights, x, y).view(-1, options.seeds).mean(1)

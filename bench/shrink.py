@@ -4,11 +4,10 @@
 prunes and tunes the paper's network as ``trellis shrink`` does, to each of ``--sparsity``, on
 every seed, or on every fold where a set has several. Each of ``--parts`` is another way, or changes
 one thing; all but the default try once, and where the default is made, its first tries are kept as
-"one try". Networks of one set are trained side by side, and those that are taught are taught by
-the dense networks of all seeds. Finished parts are kept in FOLDER/shrink.jsonl and not made again.
-Prints top-1 on the
-test recordings, mean ± standard deviation, and for each part the paired difference to "one try"
-with its 95 % interval; the same goes to FOLDER/shrink.md.
+"one try". Networks of one set are trained side by side; who has several teachers has those of the
+seeds after its own, too. Finished parts are kept in FOLDER/shrink.jsonl and not made again.
+Prints top-1 on the test recordings, mean ± standard deviation, and for each part the paired
+difference to "one try" with its 95 % interval; the same goes to FOLDER/shrink.md.
 """
 
 from __future__ import annotations
@@ -70,6 +69,8 @@ def parts(course: Course) -> dict[str, tuple[Course, dict[str, str]]]:
             {},
         ),
         "not augmented": (replace(course, augmentation=None), {}),
+        "not taught": (replace(course, teachers=0), {}),
+        "four teachers": (replace(course, teachers=4), {}),
         "by magnitude alone": (replace(course, sensitivity=0.0), {}),
         "pruned from all": (replace(course, surplus=None), {}),
         "trained half as long": (replace(course, recipe=half), {}),
@@ -77,13 +78,17 @@ def parts(course: Course) -> dict[str, tuple[Course, dict[str, str]]]:
     for when, curve in (("gradual", course.curve), ("at once", "one-shot")):
         for method, key in METHODS.items():
             worth = 0.0 if key in LIKE_THE_PAPER else course.sensitivity
-            for taught, teachers in (("", 0), (", taught", 4)):
-                way = replace(course, method=key, curve=curve, sensitivity=worth, teachers=teachers)
+            for taught, teachers in (("", 0), (", taught", 1)):
+                begin = course.surplus if key == "viterbi" else None  # others need not be rushed
+                way = replace(
+                    course, method=key, curve=curve, sensitivity=worth, teachers=teachers,
+                    surplus=begin,
+                )  # fmt: skip
                 if key == "chains":  # seconds for each: a tenth of the renewals
                     rarer = 10 * way.recipe.prune_every
                     way = replace(way, recipe=replace(way.recipe, prune_every=rarer))
                 found[f"{when}, {method}{taught}"] = way, {}
-    del found["gradual, viterbi"]  # that is one try of the default
+    del found["gradual, viterbi"], found["gradual, viterbi, taught"]  # named above
     return found
 
 
@@ -134,19 +139,18 @@ class Bench:
             if course.method == "chains":
                 maker.choose = Pooled(recogniser.model, self.pool)
             varied = maker.course.augmentation
-            key = fold.name, *how.values(), varied, course.recipe.epochs, course.teachers > 0
+            seeds = list(range(max(len(self.seeds), course.dense_networks)))
+            key = fold.name, *how.values(), varied, course.recipe.epochs, len(seeds)
             if key not in self.dense:  # parts differ in what comes after
-                self.dense[key] = maker.train(self.seeds)
+                self.dense[key] = maker.train(seeds)
             dense = self.dense[key]
             cells = [(seed, s) for s in sparsities for seed in self.seeds]
-            starts = {n: torch.stack([w[seed] for seed, _ in cells]) for n, w in dense.items()}
             targets = [budget(maker.connections, s) for _, s in cells]
-            seeds = [seed for seed, _ in cells]
-            tried = maker.shrink(starts, targets, seeds, maker.teachers(dense))
+            tried = maker.shrink(dense, seeds, targets, [seed for seed, _ in cells])
             made = {name: tried.best()}
             if max(tried.tries) > 1:
                 made[ONE] = tried.first()
-            whole = accuracies(maker.forward, dense, *tested).tolist()
+            whole = accuracies(maker.forward, dense, *tested)[: len(self.seeds)].tolist()
             for part, small in made.items():
                 masks = torch.cat([mask.flatten(1) for mask in small.masks.values()], 1)
                 top1 = accuracies(maker.forward, small.weights, *tested).tolist()
@@ -209,7 +213,7 @@ def settings(part: str, layout: skeleton.Layout) -> str:
     """A few letters that stand for all that a part is made with."""
     course, own = parts(COURSES["default"])[part]
     rules: list[Any] = [  # which hang on how much is kept, and on what recordings say
-        (course.tries_at(kept, 10**6), course.dropped(kept, 10**6))
+        (course.tries_at(kept, 10**6), course.dropped(kept, 10**6), course.teachers_at(kept, 10**6))
         for kept in (10**5, 10**4, 10**3, 500)
     ]
     if course.tries != 1:

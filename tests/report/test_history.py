@@ -96,11 +96,18 @@ def test_what_a_stranger_wrote_of_mirrors_breaks_no_page(
 
 @pytest.mark.parametrize("teachers", [0, 1, 4])
 def test_it_names_teachers(tmp_path: Path, teachers: int) -> None:
-    course = course_named("quick", teachers=teachers).to_dict()
-    page = told(tmp_path, SHRINK | {"course": course}, body=False, basis="cosines")
-    assert option(page["command"], "--teachers") == (str(teachers) if teachers else None)
-    by = {0: "labels alone", 1: "1 dense network and", 4: "4 dense networks and"}
-    assert dict(page["facts"])["Taught by"].startswith(by[teachers])
+    for name in ("default", "quick"):
+        course = course_named(name, teachers=teachers)
+        step = SHRINK | {"course": course.to_dict(), "recipe": {"name": course.recipe.name}}
+        page = told(tmp_path, step | {"teachers": teachers}, body=False, basis="cosines")
+        own = name == "quick" and teachers == 0
+        assert option(page["command"], "--teachers") == (None if own else str(teachers))
+        by = {0: "labels alone", 1: "1 network with a hundredth", 4: "4 networks with a hundredth"}
+        assert dict(page["facts"])["Taught by"].startswith(by[teachers])
+    unasked = SHRINK | {"course": course_named("default").to_dict(), "teachers": 1}
+    assert option(told(tmp_path, unasked, body=False)["command"], "--teachers") is None
+    before = SHRINK | {"course": {"teachers": 4}}  # a model of an earlier release
+    assert dict(told(tmp_path, before, body=False)["facts"])["Taught by"].startswith("4 dense")
 
 
 @pytest.mark.parametrize(

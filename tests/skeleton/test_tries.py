@@ -48,9 +48,9 @@ def test_tries_are_one_network_until_they_part(tmp_path: Path) -> None:
         for tries in (3, 1)
     )
     dense = one.train([5])
-    alone = one.shrink(dense, [60], [5], None)
+    alone = one.shrink(dense, [5], [60])
     counts.clear()
-    tried = three.shrink(dense, [60], [5], None)
+    tried = three.shrink(dense, [5], [60])
     assert [counts["pruning", epoch] for epoch in range(1, 21)] == [1] * 12 + [3] * 8
     assert {counts["tuning", epoch] for epoch in range(1, 21)} == {3}
     first = tried.first()
@@ -60,7 +60,7 @@ def test_tries_are_one_network_until_they_part(tmp_path: Path) -> None:
     assert len(set(tried.losses.tolist())) == 3
     short = dataclasses.replace(three.course.recipe, prune_epochs=1, prune_every=1)
     three.course = dataclasses.replace(three.course, recipe=short)
-    assert len(three.shrink(dense, [60], [5], None).losses) == 3  # they part where they begin
+    assert len(three.shrink(dense, [5], [60]).losses) == 3  # they part where they begin
 
 
 def test_only_what_keeps_little_is_tried_often_unless_told() -> None:
@@ -74,22 +74,18 @@ def test_only_what_keeps_little_is_tried_often_unless_told() -> None:
         patch.setattr("trellis.skeleton.shrink.course._PLENTY", 10)
         maker = making.Maker(fresh(), x, given, usual)
         assert maker.connections == total
-        dense = {
-            name: weight.expand(2, *weight.shape[1:]) for name, weight in maker.train([5]).items()
-        }
-        tried = maker.shrink(dense, [little, much], [5, 5], None)
+        dense = maker.train([5])
+        tried = maker.shrink(dense, [5], [little, much])
         assert tried.tries == (8, 1) and len(tried.losses) == 9
         best, first = tried.best(), tried.first()
         assert best.losses.tolist() == [min(tried.losses.tolist()[:8]), tried.losses[8].item()]
         assert first.losses.tolist() == tried.losses[[0, 8]].tolist()
-        alone = maker.shrink(
-            {name: weight[:1] for name, weight in dense.items()}, [much], [5], None
-        )
+        alone = maker.shrink(dense, [5], [much])
         for name, mask in alone.masks.items():
             assert torch.equal(mask[0], best.masks[name][1]) and best.masks[name][1].any()
         assert sum(int(mask[0].sum()) for mask in best.masks.values()) == little
         told = making.Maker(fresh(), x, given, dataclasses.replace(usual, tries=2))
-        assert told.shrink(dense, [little, much], [5, 5], None).tries == (2, 2)
+        assert told.shrink(dense, [5], [little, much]).tries == (2, 2)
 
 
 @pytest.mark.parametrize("total", [2_139_024, 612_608, 702_528, 461_712, 7_808])

@@ -25,6 +25,7 @@ def training(
     seeds: tuple[int, ...] = (0, 1, 2),
     blocks: int = 1,
     surplus: float | None = None,
+    masks: dict[str, torch.Tensor] | None = None,
 ) -> Training:
     models = [gcn(seed, blocks=blocks) for seed in seeds]
     x, y = recordings(30)
@@ -32,8 +33,9 @@ def training(
     shrinking = Shrinking(SCHEDULE, targets, choose, sensitivity=0.5, surplus=surplus)
     forward = forward_of(models[0].double())
     return Training(
-        forward, stack([m.double() for m in models]), x, y, RECIPE, seeds=seeds, shrinking=shrinking
-    )
+        forward, stack([m.double() for m in models]), x, y, RECIPE, seeds=seeds,
+        shrinking=shrinking, masks=masks,
+    )  # fmt: skip
 
 
 def counts(made: Training) -> list[int]:
@@ -124,6 +126,23 @@ def test_one_by_one_chooses_as_the_stack_does() -> None:
     expected = chooser(models[0])(worth, kept, [17, 60])
     assert all(torch.equal(found[name], mask) for name, mask in expected.items())
     assert one_by_one.least == chooser(models[0]).least
+
+
+def test_who_was_pruned_before_goes_on_from_there() -> None:
+    """Inside the masks that it is given, which stay as they are."""
+    before = training(targets=(90, 95, 100))
+    while not before.done:
+        before.epoch()
+    given = {name: mask.clone() for name, mask in before.masks.items()}
+    made = training(masks=before.masks)
+    assert counts(made) == [90, 95, 100]
+    for name, mask in given.items():
+        assert (made.weights[name][~mask] == 0).all()
+    while not made.done:
+        made.epoch()
+    assert counts(made) == list(TARGETS)
+    for name, mask in given.items():
+        assert torch.equal(mask, before.masks[name]) and not (made.masks[name] & ~mask).any()
 
 
 def test_refusals() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -45,6 +47,22 @@ def test_the_loss_is_the_definition() -> None:
         own = F.log_softmax(student(part) / 2, dim=1)
         kl = F.kl_div(own, wanted, reduction="batchmean") * 4
         assert torch.allclose(found[i], kl, rtol=1e-9)
+
+
+def test_own_teachers_teach_nobody_else() -> None:
+    """Two for each of two networks; and when networks are chosen anew, theirs come with them."""
+    x, _ = recordings(20)
+    inputs = torch.stack([x, x + 0.1])
+    own = replace(teachers(7, 8, 9, 10), own=True)
+    said = own.say(inputs, x.dtype)
+    for i, pair in enumerate(((7, 8), (9, 10))):
+        alone = teachers(*pair).say(inputs[i : i + 1], x.dtype)
+        assert torch.allclose(said[i], alone[0], rtol=1e-9)
+    which = [1, 0, 1]
+    again = own.of(which, networks=2).say(inputs[which], x.dtype)
+    assert torch.allclose(again, said[which], rtol=1e-9)
+    everybodys = teachers(7, 8)
+    assert everybodys.of(which, networks=2) is everybodys
 
 
 def test_teachers_without_weight_teach_nothing() -> None:

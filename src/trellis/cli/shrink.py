@@ -61,9 +61,9 @@ Out = Annotated[
 CourseName = Annotated[
     Literal["default", "quick"],
     arg(
-        help="default: 8,000 steps in all, on batches of 128, and up to eight tries at the last "
-        "2,200: seconds on a GPU, many minutes on a CPU. quick: 720 steps and one try, for a first "
-        "look."
+        help="default: 8,000 steps in all, on batches of 128, or 12,000 to keep less than a "
+        "hundredth, with eight tries at the last 2,200: seconds on a GPU, many minutes on a CPU. "
+        "quick: 720 steps and one try, for a first look."
     ),
 ]
 OwnFrame = Annotated[
@@ -96,10 +96,12 @@ Tries = Annotated[
     ),
 ]
 TeacherCount = Annotated[
-    int,
+    int | None,
     arg(
         metavar="N",
-        help="So many dense networks are trained, and the small one learns from their answers too.",
+        help="So many networks that keep a hundredth are made first, each of a dense one of its "
+        "own, and the small one learns from their answers too. By default 1 to keep less than a "
+        "hundredth, or else none, and none where quick.",
     ),
 ]
 Length = Annotated[
@@ -132,7 +134,7 @@ def shrink(
     size: OwnSize = None,
     no_mirror: NoMirror = False,
     tries: Tries = None,
-    teachers: TeacherCount = 0,
+    teachers: TeacherCount = None,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -198,11 +200,14 @@ def _held(folder: Path) -> Iterator[None]:
                 each.rmdir()
 
 
-def _course(name: str, length: float, teachers: int, tries: int | None, *, mirror: bool) -> Course:
+def _course(
+    name: str, length: float, teachers: int | None, tries: int | None, *, mirror: bool
+) -> Course:
     if not (math.isfinite(length) and length > 0):
         raise TrellisError(f"--length {length!r}: give a number above 0, such as 0.5")
-    told = {} if tries is None else {"tries": tries}
-    return course_named(name, teachers=teachers, mirror=mirror, **told).times(length)
+    given = {"teachers": teachers, "tries": tries}
+    told = {key: value for key, value in given.items() if value is not None}
+    return course_named(name, mirror=mirror, **told).times(length)
 
 
 def _asked(sparsity: float | None, keep: int | None, at_least: float | None) -> str:

@@ -56,9 +56,9 @@ def commands(
             line += ["--course", "quick"] if course.endswith("quick") else []
             length = step.get("length", 1)
             line += ["--length", f"{length:g}"] if length != 1 else []
-            line += ["--tries", str(tries)] if (tries := _odd_tries(step)) else []
+            line += _odd(step, "tries", 1)
             line += [] if step.get("mirror") else ["--no-mirror"]
-            line += ["--teachers", str(teachers)] if (teachers := teachers_of(step)) else []
+            line += _odd(step, "teachers", 0)
             line += [*_training(step), *_architecture(architecture, **own)]
         else:
             continue
@@ -105,9 +105,19 @@ def _training(step: Step) -> list[str]:
     return words + (["--augment"] if varied and not own else [])
 
 
-def teachers_of(step: Step) -> int:
-    """How many dense networks taught the one that a step made."""
-    return int((step.get("course") or {}).get("teachers", 0))
+def taught_by(step: Step) -> str:
+    """Who taught the network that a course made, in words.
+
+    >>> taught_by({"teachers": 1}), taught_by({"teachers": 0})
+    ('1 network with a hundredth of the connections, and labels', 'labels alone')
+    """
+    given, kind = step, "network{} with a hundredth of the connections,"
+    if "teachers" not in step:  # of an earlier release
+        given, kind = step.get("course") or {}, "dense network{}"
+    count = given.get("teachers", 0)
+    if not isinstance(count, int) or count < 1:
+        return "labels alone"
+    return f"{count} {kind.format('s' * (count > 1))} and labels"
 
 
 def left_and_right(step: Step) -> str | None:
@@ -124,14 +134,16 @@ def left_and_right(step: Step) -> str | None:
     return f"{done}: {why}"
 
 
-def _odd_tries(step: Step) -> int | None:
-    """How many tries a course took, where that is not what it takes by itself."""
+def _odd(step: Step, name: str, before: int) -> list[str]:
+    """An option of a course, where it is not what the course takes by itself; ``before`` is what
+    one took that does not tell."""
     course = step.get("course")
     if course is None:
-        return None
+        return []
     quick = str(step.get("recipe", {}).get("name")).endswith("quick")
-    tries: int | None = course.get("tries", 1)
-    return None if tries == COURSES["quick" if quick else "default"].tries else tries
+    given = course.get(name, before)
+    own = getattr(COURSES["quick" if quick else "default"], name)
+    return [] if given == own or given is None else [f"--{name}", str(given)]
 
 
 def known(history: Sequence[Step], name: str) -> Any:

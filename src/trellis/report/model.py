@@ -29,7 +29,7 @@ from .history import (
     left_and_right,
     method_of,
     spent,
-    teachers_of,
+    taught_by,
     told,
 )
 from .multiplications import dense_multiplications
@@ -193,9 +193,7 @@ def _facts(
          f"frame of the {seen.frame}, {_SIZES[seen.size]}")
     )  # fmt: skip
     if "course" in (history[-1] if history else {}):
-        count = teachers_of(history[-1])
-        taught = f"{count} dense network{'s' * (count > 1)} and labels" if count else "labels alone"
-        found.append(("Taught by", taught))
+        found.append(("Taught by", taught_by(history[-1])))
         if sides := left_and_right(history[-1]):
             found.append(("Left and right", sides))
         tries = len(history[-1].get("losses", ()))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -17,19 +18,34 @@ class Teachers:
     """One or several trained networks, a stack of their own; what they say is averaged.
 
     ``weight`` is the share of the loss that comes from them rather than from the labels;
-    ``temperature`` flattens their answers, so that the lesser ones are heard too.
+    ``temperature`` flattens their answers, so that the lesser ones are heard too. All of them teach
+    every network of a stack; if they are its ``own``, there are as many for each, in its order:
+    those of the first network come first.
     """
 
     forward: Forward
     weights: Weights
     weight: float = 0.7
     temperature: float = 2.0
+    own: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.weight <= 1:
             raise TrellisError(f"weight={self.weight!r} of the teachers is not from 0 to 1")
         if not 0 < self.temperature < float("inf"):
             raise TrellisError(f"temperature={self.temperature!r} is not a finite number above 0")
+
+    @property
+    def count(self) -> int:
+        return len(next(iter(self.weights.values())))
+
+    def of(self, which: Sequence[int], networks: int) -> Teachers:
+        """Those of a stack of which network i is what was network ``which[i]`` of ``networks``."""
+        if not self.own:
+            return self
+        each = self.count // networks
+        at = [network * each + i for network in which for i in range(each)]
+        return replace(self, weights={name: weight[at] for name, weight in self.weights.items()})
 
     @torch.no_grad()
     def say(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -38,11 +54,17 @@ class Teachers:
         Every network is taught on the inputs that it sees itself, noise and all.
         """
         networks, batch = inputs.shape[:2]
-        count = len(next(iter(self.weights.values())))
-        flat = inputs.flatten(0, 1)
-        logits = self.forward(self.weights, flat.expand(count, *flat.shape))
-        heard = F.softmax(logits.to(dtype) / self.temperature, dim=2).mean(0)
-        return heard.reshape(networks, batch, -1)
+        count = self.count
+        if self.own:
+            each = (networks, count // networks, *inputs.shape[1:])
+            given = inputs[:, None].expand(each).flatten(0, 1)
+        else:
+            flat = inputs.flatten(0, 1)
+            given = flat.expand(count, *flat.shape)
+        logits = self.forward(self.weights, given)
+        heard = F.softmax(logits.to(dtype) / self.temperature, dim=2)
+        mean = heard.unflatten(0, (networks, -1)).mean(1) if self.own else heard.mean(0)
+        return mean.reshape(networks, batch, -1)
 
     def losses(self, logits: Tensor, inputs: Tensor) -> Tensor:
         """How far each network is from its teachers, (networks,): the divergence, times the

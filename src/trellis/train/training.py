@@ -30,7 +30,7 @@ class Training:
     ``weights`` is a stack, (networks, …) each, and is trained in place; ``x`` (recordings, …) and
     ``y`` (recordings,) lie on its device. ``masks``, where given, are a stack too: what they
     remove is set to zero and stays there. ``tune`` takes the recipe's settings for tuning,
-    ``shrinking`` those for pruning: masks then begin whole, and keep less and less.
+    ``shrinking`` those for pruning: masks then keep less and less, of all if none are given.
     ``teachers`` are networks to learn from beside the labels. ``feed`` writes each step's inputs,
     in place of the recipe's noise. ``dropping`` leaves out some hidden units at each step.
 
@@ -79,13 +79,14 @@ class Training:
         self.x, self.y, self.precision = x.to(sample.dtype), y, precision
         self.shrinking, self.dropping = shrinking, dropping
         if shrinking is not None:
-            if tune or masks is not None or len(shrinking.targets) != len(seeds):
+            if tune or len(shrinking.targets) != len(seeds):
                 raise TrellisError(
-                    "networks that are pruned gradually begin without masks, have a target each, "
-                    "and are tuned afterwards"
+                    "networks that are pruned gradually have a target each, and are tuned "
+                    "afterwards"
                 )
             self.epochs, self.first_rate = recipe.prune_epochs, recipe.prune_rate
-            masks = shrinking.whole(weights)
+            begun = shrinking.whole(weights) if masks is None else masks
+            masks = {name: mask.clone() for name, mask in begun.items()}
         elif tune:
             self.epochs, self.first_rate = recipe.tune_epochs, recipe.tune_rate
         else:

@@ -48,11 +48,12 @@ class Course:
     more on recordings that it has not seen. A network that keeps a thousandth or less has none to
     spare.
 
-    With ``teachers``, so many dense networks are trained, alike but for their seeds, and the first
-    of them is pruned. While it is, and when it is tuned, it learns from the average of their
-    answers as well as from labels: ``weight`` is their share of the loss, ``temperature`` how much
-    those are flattened. Labels are not smoothed for networks that will teach: it would take from
-    their answers what classes have in common.
+    ``teachers`` are networks that keep a hundredth, so many of them, each made in this way of a
+    dense network of its own. While a network is pruned and tuned it learns from the average of
+    their answers as well as from labels: ``weight`` is their share of the loss, ``temperature`` how
+    much those are flattened. If None, a network that keeps less than a hundredth has one, and
+    others have none. Who keeps less than its teachers goes on from the first of them, and so learns
+    from what it was itself.
     """
 
     recipe: Recipe
@@ -60,8 +61,8 @@ class Course:
     mirror: bool = True
     drop: float = 0.3
     tries: int | None = None
-    teachers: int = 0
-    weight: float = 0.7
+    teachers: int | None = None
+    weight: float = 0.8
     temperature: float = 2.0
     method: str = "viterbi"
     sensitivity: float = 0.5
@@ -71,7 +72,7 @@ class Course:
     def __post_init__(self) -> None:
         for name, least in (("teachers", 0), ("tries", 1)):
             value = getattr(self, name)
-            if name == "tries" and value is None:
+            if value is None:
                 continue
             whole = isinstance(value, int) and not isinstance(value, bool)
             if not whole or not least <= value <= _MANY:
@@ -83,10 +84,10 @@ class Course:
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if not number and (name, value) != ("surplus", None):
                 raise TrellisError(f"{name}={value!r} is not a number")
-        if self.teachers and not self.weight > 0:
+        if self.teachers != 0 and not self.weight > 0:
             raise TrellisError(
-                f"weight={self.weight!r} lets {self.teachers} teachers teach nothing: give a share "
-                "of the loss above 0, or teachers=0"
+                f"weight={self.weight!r} lets teachers teach nothing: give a share of the loss "
+                "above 0, or teachers=0"
             )
         if not 0 <= self.drop < 1:
             raise TrellisError(f"drop={self.drop!r} is not a share from 0 to below 1")
@@ -103,7 +104,7 @@ class Course:
     @property
     def dense_networks(self) -> int:
         """How many dense networks are trained."""
-        return max(self.teachers, 1)
+        return max(self.teachers or 0, 1)
 
     def suited(self, recordings: int) -> Course:
         """As many steps for ``recordings`` as for 600: a network takes as long to learn from few.
@@ -131,7 +132,22 @@ class Course:
         """
         if self.tries is not None:
             return self.tries
-        return _TRIES if kept < total // _PLENTY else 1
+        return _TRIES if kept < self.hundredth(total) else 1
+
+    def hundredth(self, total: int) -> int:
+        """What a network with so many connections keeps to learn all, with units to spare."""
+        return total // _PLENTY
+
+    def teachers_at(self, kept: int, total: int) -> int:
+        """How many teach a network that will keep so many of its ``total`` connections.
+
+        >>> course = course_named("default")
+        >>> course.teachers_at(2_139, 2_139_024), course.teachers_at(21_390, 2_139_024)
+        (1, 0)
+        """
+        if self.teachers is not None:
+            return self.teachers
+        return 1 if kept < self.hundredth(total) else 0
 
     def dropped(self, kept: int, total: int) -> float:
         """The share of hidden units that every step leaves out of a network that will keep so many
@@ -142,7 +158,7 @@ class Course:
         >>> [round(course.dropped(kept, 2_139_024), 3) for kept in (213_902, 21_390, 6_417, 2_139)]
         [0.3, 0.3, 0.143, 0.0]
         """
-        if kept >= total // _PLENTY:
+        if kept >= self.hundredth(total):
             return self.drop
         return self.drop * max(1 + math.log10(kept * _PLENTY / total), 0)
 
@@ -204,6 +220,7 @@ COURSES = {
         Recipe("shrink quick", **_SHORT, batch=100, **_RATES, **_COMMON),
         drop=0.0,
         tries=1,
+        teachers=0,
     ),
 }
 

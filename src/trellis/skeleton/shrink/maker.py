@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...errors import TrellisError
-from ...train import Forward, Recipe, Teachers, Training, Weights, forward_of, losses, run, stack
+from ...train import Forward, Teachers, Training, Weights, forward_of, losses, run, stack
 from ...train.dropping import Dropping
 from ...train.schedule import Schedule
 from ...train.shrinking import Chooses, Shrinking
@@ -23,60 +23,13 @@ from ..narrow import Inside, Narrow, narrowed
 from ..recogniser import Recogniser
 from .course import Course
 from .mirror import Mirror, mirror_of
+from .small import Small
+from .stage import Stage, Start
 
 Watch = Callable[[str, Training], None]  # a phase's name and where it is
 _READS_UNITS = "dense.weight"  # of a GCN: classes are read from the units of its last block
 _APART = 1_000_003  # between seeds: of a network's phases and tries, and of teachers
-
-
-class Small(NamedTuple):
-    """A stack of tries at networks, their masks, and their losses on the recordings as they are
-    (stack,). The tries at one network follow one another, ``tries[i]`` of them at network i."""
-
-    weights: Weights
-    masks: dict[str, Tensor]
-    losses: Tensor
-    tries: tuple[int, ...]
-
-    def best(self) -> Small:
-        """Of the tries at each network the one with the least loss, the first where many have.
-
-        >>> losses = torch.tensor([3.0, 2.0, torch.nan, 5.0, 4.0])
-        >>> Small({"w": torch.arange(5.0)}, {}, losses, (2, 1, 2)).best().weights["w"]
-        tensor([1., 2., 4.])
-        """
-        each = self.losses.nan_to_num(nan=torch.inf).split(self.tries)
-        return self._chosen([int(losses.argmin()) for losses in each])
-
-    def first(self) -> Small:
-        """The first try at each network."""
-        return self._chosen([0] * len(self.tries))
-
-    def _chosen(self, which: Sequence[int]) -> Small:
-        starts = [sum(self.tries[:i]) for i in range(len(self.tries))]
-        at = [start + own for start, own in zip(starts, which, strict=True)]
-        weights, masks = (
-            {name: tensor[at] for name, tensor in part.items()}
-            for part in (self.weights, self.masks)
-        )
-        return Small(weights, masks, self.losses[at], (1,) * len(at))
-
-
-class Stage(NamedTuple):
-    """A training, of networks as they are or of ``narrow`` ones."""
-
-    training: Training
-    narrow: Narrow | None
-
-    def whole(self, stack: Mapping[str, Tensor], which: Sequence[int] | None = None) -> Weights:
-        """Its weights or masks, as those of networks as they are; of some of them, if so told."""
-        found = dict(stack) if self.narrow is None else self.narrow.whole(stack)
-        return found if which is None else {name: each[which] for name, each in found.items()}
-
-    def taken(self, before: Stage, which: Sequence[int], stack: Mapping[str, Tensor]) -> Weights:
-        """Weights or masks of a stage ``before``, as this one has them."""
-        found = before.whole(stack, which)
-        return found if self.narrow is None else self.narrow.narrow(found)
+_KINDS = ("", "taught", "further")  # what the phases of different networks of one stack are called
 
 
 class Maker:
@@ -86,7 +39,7 @@ class Maker:
     The course is suited to how many recordings there are, and to whether left and right mean
     anything in them. With ``folder`` every phase keeps a checkpoint there, under its own name:
     whatever was done before is not done again, and the result is the same. ``about`` is what else
-    must be the same for that.
+    must be the same for that. ``called`` comes before the name of every phase.
     """
 
     def __init__(
@@ -101,6 +54,7 @@ class Maker:
         folder: Path | None = None,
         about: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
+        called: str = "",
     ) -> None:
         self.recogniser, self.course = recogniser, course.suited(len(x))
         self.mirror: Mirror | None = None
@@ -112,7 +66,8 @@ class Maker:
             self.course = self.course.mirrored(self.mirror.share)
         self.device, self.precision = torch.device(device), precision
         self.x, self.y = x.to(self.device), y.to(self.device)
-        self.folder, self.watch = folder, watch
+        self.folder, self.watch, self.called = folder, watch, called
+        self._teachers: dict[tuple[int, ...], Small] = {}  # by their seeds
         self.took: dict[str, float] = {}  # seconds, by phase
         self.about = dict(about or {}) | {
             "architecture": recogniser.model.described(),
@@ -131,108 +86,177 @@ class Maker:
         model = self.recogniser.model.to(self.device)
         return seeing(self.recogniser.channels, forward_of(model))
 
-    def train(self, seeds: Sequence[int], phase: str = "training") -> Weights:
+    @property
+    def hundredth(self) -> int:
+        """How many connections a network keeps that teaches: a hundredth, where that is enough."""
+        return max(self.course.hundredth(self.connections), self.choose.least)
+
+    def train(self, seeds: Sequence[int]) -> Weights:
         """Dense networks, from the weights that their seeds start from."""
         weights = stack([self._fresh(seed) for seed in seeds])
         weights = {name: weight.to(self.device) for name, weight in weights.items()}
-        recipe = self.course.recipe
-        if self.course.teachers:
-            recipe = replace(recipe, smoothing=0.0)
-        training = self._stage(weights, seeds, recipe=recipe).training
-        self.took[phase] = self._run(phase, training)
+        training = self._stage(weights, seeds).training
+        self._run("training", training)
         return training.weights
 
-    def teacher_seeds(self, seed: int) -> list[int]:
+    def seeds(self, seed: int) -> list[int]:
         """The seeds of the dense networks for one small one: its own comes first."""
         return [seed + i * _APART for i in range(self.course.dense_networks)]
 
-    def teachers(self, weights: Weights) -> Teachers | None:
-        """Trained networks as teachers, if the course has any."""
-        course = self.course
-        if course.teachers == 0:
-            return None
-        return Teachers(self.forward, weights, course.weight, course.temperature)
+    def teachers(self, dense: Weights, seeds: Sequence[int]) -> Small:
+        """What teaches: a network that keeps a hundredth, made of each of the dense ones. Made
+        once."""
+        key = tuple(seeds)
+        if key not in self._teachers:
+            targets, once = [self.hundredth] * len(seeds), [1] * len(seeds)
+            self._teachers[key] = self._shrunk("teachers", Start(dense), targets, seeds, once)
+        return self._teachers[key]
 
-    def shrinking(self, targets: Sequence[int]) -> Shrinking:
-        """When how much goes. A target that cannot be promised is refused here."""
-        recipe = self.course.recipe
-        when: dict[str, int] = {"end": recipe.prune_epochs, "every": recipe.prune_every}
-        if self.course.curve == "one-shot":
+    def shrinking(self, targets: Sequence[int], begin: int | None = None) -> Shrinking:
+        """When how much goes, of ``begin`` connections or all. A target that cannot be promised is
+        refused here."""
+        course, recipe = self.course, self.course.recipe
+        when: dict[str, Any] = {"end": recipe.prune_epochs, "every": recipe.prune_every}
+        if begin is not None:
+            when["start"] = 1 - begin / self.connections
+        if course.curve == "one-shot":
             when = {"begin": recipe.prune_epochs}
-        schedule = Schedule(self.course.curve, **when)
-        course = self.course
+        schedule = Schedule(course.curve, **when)
         return Shrinking(schedule, tuple(targets), self.choose, course.sensitivity, course.surplus)
 
     def shrink(
         self,
         dense: Weights,
-        targets: Sequence[int],
         seeds: Sequence[int],
-        teachers: Teachers | None,
+        targets: Sequence[int],
+        of: Sequence[int] | None = None,
         name: str = "",
     ) -> Small:
-        """Networks pruned to ``targets[i]`` connections from a stack of dense ones, and tuned: all
-        the course's tries at each (`Small.best`)."""
-        tries = tuple(self.course.tries_at(target, self.connections) for target in targets)
-        phases = [f"{phase} {name}".strip() for phase in ("pruning", "tuning")]
-        pruned = self._pruned(phases[0], dense, targets, seeds, tries, teachers)
+        """Networks pruned to ``targets[i]`` connections and tuned, network i made of the dense
+        network ``of[i]`` (the first), all the course's tries at each (`Small.best`).
+
+        ``seeds`` are those of the stack of dense networks. Who has teachers is taught by what was
+        made of its own dense network, and of those that follow it. Who keeps less than its teachers
+        do goes on from the first of them.
+        """
+        of = [0] * len(targets) if of is None else of
+        kinds = [self._kind(target) for target in targets]
+        found: list[Small] = []
+        order: list[int] = []
+        for kind in sorted(set(kinds)):
+            mine = [i for i, each in enumerate(kinds) if each == kind]
+            which, wanted = [of[i] for i in mine], [targets[i] for i in mine]
+            start, teachers = self._begun(dense, seeds, which, *kind)
+            tries = [self.course.tries_at(target, self.connections) for target in wanted]
+            own = _KINDS[sum(map(bool, kind))] if len(set(kinds)) > 1 else ""
+            theirs = [seeds[i] for i in which]
+            found.append(self._shrunk(f"{name} {own}", start, wanted, theirs, tries, teachers))
+            order += mine
+        back = sorted(range(len(order)), key=order.__getitem__)
+        return found[0] if len(found) == 1 else Small.joined(found).of(back)
+
+    def _kind(self, target: int) -> tuple[int, bool]:
+        """How many teachers a network has, and whether it goes on from the first of them."""
+        count = self.course.teachers_at(target, self.connections)
+        goes_on = count > 0 and target < self.hundredth and self.course.curve != "one-shot"
+        return count, goes_on
+
+    def _begun(
+        self, dense: Weights, seeds: Sequence[int], which: Sequence[int], count: int, goes_on: bool
+    ) -> tuple[Start, Teachers | None]:
+        """Where networks of these dense ones begin, and their teachers."""
+        start = Start({name: weight[which] for name, weight in dense.items()})
+        if count == 0:
+            return start, None
+        if count > len(seeds):
+            raise TrellisError(
+                f"teachers={count} need as many dense networks to be made of, not {len(seeds)}"
+            )
+        course, made = self.course, self.teachers(dense, seeds)
+        if goes_on:
+            first = made.of(which)
+            start = Start(first.weights, first.masks, self.hundredth)
+        theirs = made.of([(i + j) % len(seeds) for i in which for j in range(count)])
+        narrow = self._narrow(theirs.masks)
+        weights = theirs.weights if narrow is None else narrow.narrow(theirs.weights)
+        said = self._forward(narrow)
+        return start, Teachers(said, weights, course.weight, course.temperature, own=True)
+
+    def _shrunk(
+        self, name: str, start: Start, targets: Sequence[int], seeds: Sequence[int],
+        tries: Sequence[int], teachers: Teachers | None = None,
+    ) -> Small:  # fmt: skip
+        """Pruned and tuned. Who is taught sees other variants than its teacher did."""
+        phases = [" ".join([phase, *name.split()]) for phase in ("pruning", "tuning")]
+        apart = (_APART // 2, _APART // 3) if teachers is None else (_APART // 5, _APART // 9)
+        pruned = self._pruned(phases[0], start, targets, seeds, tries, teachers, apart[0])
         weights, masks = (
             pruned.whole(each) for each in (pruned.training.weights, pruned.training.masks)
         )
         tuning = self._stage(
-            weights, _of_tries(seeds, tries, _APART // 3), _repeated(targets, tries),
-            narrowed(self.recogniser.model, masks, self.device),
-            masks=masks, teachers=teachers, tune=True,
+            weights, _of_tries(seeds, tries, apart[1]), _repeated(targets, tries),
+            self._narrow(masks), masks=masks, tune=True,
+            teachers=_of(teachers, _repeated(range(len(targets)), tries), len(targets)),
         )  # fmt: skip
-        self.took[phases[1]] = self._run(phases[1], tuning.training, part=1)
+        self._run(phases[1], tuning.training, part=1)
         tuned = tuning.whole(tuning.training.weights)
-        return Small(tuned, masks, losses(self.forward, tuned, self.x, self.y), tries)
+        return Small(tuned, masks, losses(self.forward, tuned, self.x, self.y), tuple(tries))
 
     def _pruned(
-        self, phase: str, dense: Weights, targets: Sequence[int], seeds: Sequence[int],
-        tries: Sequence[int], teachers: Teachers | None,
+        self, phase: str, start: Start, targets: Sequence[int], seeds: Sequence[int],
+        tries: Sequence[int], teachers: Teachers | None, apart: int,
     ) -> Stage:  # fmt: skip
         """The end of pruning, for ``tries[i]`` tries at network i, which are one network until they
         part. A CPU leaves out on the way what is no longer used."""
         once = [1] * len(targets)
-        stage = self._stage(
-            {key: weight.clone() for key, weight in dense.items()},
-            _of_tries(seeds, once, _APART // 2), targets,
-            shrinking=self.shrinking(targets), teachers=teachers,
-        )  # fmt: skip
         narrows = self.device.type == "cpu" and self.course.method in PATHS
+        stage = self._stage(
+            {key: weight.clone() for key, weight in start.weights.items()},
+            _of_tries(seeds, once, apart), targets,
+            self._narrow(start.masks) if narrows else None, masks=start.masks,
+            shrinking=self.shrinking(targets, start.kept), teachers=teachers,
+        )  # fmt: skip
         first, *others = self.course.stops(narrow=narrows)
-        self.took[phase] = self._run(phase, stage.training, first)
+        self._run(phase, stage.training, first)
         which = _repeated(range(len(targets)), tries)
+        wanted = _repeated(targets, tries)
+        theirs = _of(teachers, which, len(targets))
         for number, stop in enumerate(others, 1):
             before = stage
             masks = before.whole(before.training.masks, which)
             stage = self._stage(
                 before.whole(before.training.weights, which),
-                _of_tries(seeds, tries, _APART // 2), _repeated(targets, tries),
-                narrowed(self.recogniser.model, masks, self.device) if narrows else None,
-                shrinking=self.shrinking(_repeated(targets, tries)), teachers=teachers,
+                _of_tries(seeds, tries, apart), wanted,
+                self._narrow(masks) if narrows else None,
+                shrinking=self.shrinking(wanted, start.kept), teachers=theirs,
             )  # fmt: skip
             stage.training.follow(before.training, which, partial(stage.taken, before, which))
-            self.took[phase] += self._run(phase, stage.training, stop, number)
+            self._run(phase, stage.training, stop, number)
             which = list(range(len(which)))
         return stage
 
+    def _narrow(self, masks: Mapping[str, Tensor] | None) -> Narrow | None:
+        """What masks leave to train, where there are any, if that is not all."""
+        return None if masks is None else narrowed(self.recogniser.model, masks, self.device)
+
+    def _forward(self, narrow: Narrow | None) -> Forward:
+        if narrow is None:
+            return self.forward
+        return seeing(self.recogniser.channels, narrow.forward())
+
     def _stage(
         self, weights: Weights, seeds: Sequence[int], targets: Sequence[int] = (),
-        narrow: Narrow | None = None, *, recipe: Recipe | None = None,
-        masks: Mapping[str, Tensor] | None = None, shrinking: Shrinking | None = None,
-        **options: Any,
+        narrow: Narrow | None = None, *, masks: Mapping[str, Tensor] | None = None,
+        shrinking: Shrinking | None = None, **options: Any,
     ) -> Stage:  # fmt: skip
         """A training of the ``narrow`` part of whole networks; those that will keep ``targets`` do
         without some of their units at each step."""
-        forward, recogniser, course = self.forward, self.recogniser, self.course
+        recogniser, course = self.recogniser, self.course
         drop = [course.dropped(target, self.connections) for target in targets]
         units = weights[_READS_UNITS].shape[-1]
         if narrow is not None:
             weights = narrow.narrow(weights)
             masks = None if masks is None else narrow.narrow(masks)
-            forward = seeing(recogniser.channels, narrow.forward())
             if shrinking is not None:
                 choose = chooser(narrow.alike(), course.method)
                 shrinking = replace(shrinking, choose=Inside(self.choose.sizes, choose))
@@ -241,30 +265,29 @@ class Maker:
             read = None if narrow is None else narrow.units
             dropping = Dropping(_READS_UNITS, drop, units, seeds, self.device, read)
         training = Training(
-            forward, weights, self.x, self.y, recipe or course.recipe, seeds=seeds,
+            self._forward(narrow), weights, self.x, self.y, course.recipe, seeds=seeds,
             masks=masks, shrinking=shrinking, precision=self.precision,
             feed=feed_of(recogniser, course.augmentation, seeds, self.device),
             dropping=dropping, **options,
         )  # fmt: skip
         return Stage(training, narrow)
 
-    def _run(
-        self, phase: str, training: Training, until: int | None = None, part: int = 0
-    ) -> float:
-        """Train, and keep checkpoints: up to where tries part, the same for any number of them.
-        Returns how many seconds it took."""
+    def _run(self, phase: str, training: Training, until: int | None = None, part: int = 0) -> None:
+        """Train, and keep checkpoints: up to where tries part, the same for any number of them."""
         path = None
+        phase = self.called + phase
         if self.folder is not None:
             own = f".{part}.{len(training.seeds)}" if part else ""
             path = self.folder / f".{phase.replace(' ', '-')}{own}.safetensors"
         watch = self.watch
-        return run(
+        seconds = run(
             training,
             path,
             about=self.about | {"phase": phase, "course": self._course()},
             until=until,
             watch=None if watch is None else lambda each: watch(phase, each),
         )
+        self.took[phase] = self.took.get(phase, 0.0) + seconds
 
     def _course(self) -> dict[str, Any]:
         """What a phase depends on. How many tries there are shows in its seeds, and what comes
@@ -284,6 +307,10 @@ class Maker:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return GCN(**given.sizes)
+
+
+def _of(teachers: Teachers | None, which: Sequence[int], networks: int) -> Teachers | None:
+    return None if teachers is None else teachers.of(which, networks)
 
 
 def _repeated(each: Sequence[int], tries: Sequence[int]) -> list[int]:

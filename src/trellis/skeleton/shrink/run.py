@@ -14,15 +14,16 @@ from torch import Tensor
 from ...errors import TrellisError
 from ...masks import Masks
 from ...select.budget import budget as exact_budget
-from ...train import Teachers, Weights, accuracies, unstack
+from ...train import Weights, accuracies, unstack
 from ...train.provenance import hardware, versions
 from ..fitting import metrics
 from ..gcn import GCN
 from ..recogniser import Recogniser
 from ..skeletons import Fold, Indices, Skeletons
 from .course import Course
-from .maker import Maker, Small, Watch
+from .maker import Maker, Watch
 from .search import Point, held_out, ladder, smallest
+from .small import Small
 
 _DENSE = "training"  # the phase of the dense networks
 _TOGETHER = {"cpu": 1, "cuda": 32}  # networks that train as fast as one
@@ -80,10 +81,10 @@ def shrink(
     labels = recogniser.labels(data)
     makers: list[Maker] = []
 
-    def maker(chosen: Indices, course: Course) -> Maker:
+    def maker(chosen: Indices, course: Course, called: str = "") -> Maker:
         x = torch.from_numpy(recogniser.places([data.sequences[i] for i in chosen]))
         y = torch.from_numpy(labels[chosen])
-        makers.append(Maker(recogniser, x, y, course, **options))
+        makers.append(Maker(recogniser, x, y, course, called=called, **options))
         return makers[-1]
 
     whole = maker(fold.train, course)
@@ -98,7 +99,7 @@ def shrink(
             course, tries=1, mirror=False, augmentation=whole.course.augmentation
         )  # one try at each, so that what is made in the end is rather better than was promised
         learn, judge = held_out(labels, fold.train, seed)
-        trial = maker(learn, alike)
+        trial = maker(learn, alike, "search: ")
         target, curve, met = _searched(trial, data, labels, judge, at_least, least, seed)
     dense, tried = _made(whole, target, seed)
     losses = [round(loss, 4) if math.isfinite(loss) else None for loss in tried.losses.tolist()]
@@ -134,6 +135,7 @@ def shrink(
         step="shrink", course=suited, recipe=recipe, kept=target,
         total=whole.connections, at_least=at_least,
         losses=losses,  # of all tries
+        teachers=whole.course.teachers_at(target, whole.connections),
         seconds=round(sum(sum(each.took.values()) for each in makers), 1),  # of a search, too
         metrics=metrics(little, data, fold), **facts,
     )  # fmt: skip
@@ -141,9 +143,9 @@ def shrink(
 
 
 def _made(maker: Maker, target: int, seed: int) -> tuple[Weights, Small]:
-    dense = maker.train(maker.teacher_seeds(seed), _DENSE)
-    first = {key: weight[:1] for key, weight in dense.items()}
-    return dense, maker.shrink(first, [target], [seed], maker.teachers(dense))
+    seeds = maker.seeds(seed)
+    dense = maker.train(seeds)
+    return dense, maker.shrink(dense, seeds, [target])
 
 
 def _searched(
@@ -157,16 +159,15 @@ def _searched(
 ) -> tuple[int, tuple[Point, ...], bool]:
     """The budget of the smallest network that holds ``at_least`` on the recordings to ``judge``
     by, or else of the best."""
-    dense = trial.train(trial.teacher_seeds(seed), "search: training")
-    teachers: Teachers | None = trial.teachers(dense)
+    seeds = trial.seeds(seed)
+    dense = trial.train(seeds)
     places = trial.recogniser.places([data.sequences[i] for i in judge])
     x = torch.from_numpy(places).to(trial.device)
     y = torch.from_numpy(labels[judge]).to(trial.device)
 
     def measure(budgets: list[int]) -> list[float]:
-        starts = {n: w[:1].expand(len(budgets), *w.shape[1:]) for n, w in dense.items()}
         name = f"{budgets[0]}-{budgets[-1]}" if len(budgets) > 1 else str(budgets[0])
-        small = trial.shrink(starts, budgets, [seed] * len(budgets), teachers, f"search {name}")
+        small = trial.shrink(dense, seeds, budgets, name=name)
         found: Tensor = accuracies(trial.forward, small.weights, x, y)
         return [float(value) for value in found]
 

@@ -1,0 +1,128 @@
+"""Networks that learn from what keeps a hundredth."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from tests.skeleton.small import DATA, FOLD, course, fresh, made
+from trellis import TrellisError
+from trellis.skeleton.shrink import Maker, Small, course_named
+from trellis.train import Training, Weights
+
+TOTAL = 3 * 16 + 3 * 18 * 8 + 3 * 4 * 3 * 8
+TENTH = TOTAL // 10
+
+
+@pytest.fixture(autouse=True)
+def _a_tenth() -> Iterator[None]:
+    """A hundredth of so small a network is no network: here it is a tenth."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trellis.skeleton.shrink.course._PLENTY", 10)
+        yield
+
+
+def maker(**changes: Any) -> Maker:
+    x = torch.from_numpy(fresh().places([DATA.sequences[i] for i in FOLD.train]))
+    watch = changes.pop("watch", None)
+    own = {"tries": 1} | changes
+    return Maker(fresh(), x, torch.from_numpy(DATA.labels[FOLD.train]), course(**own), watch=watch)
+
+
+def inside(small: Small, i: int, large: Small, j: int) -> bool:
+    return all(bool((~mask[i] | large.masks[name][j]).all()) for name, mask in small.masks.items())
+
+
+def alike(one: Small, i: int, other: Small, j: int) -> bool:
+    return all(torch.equal(mask[i], other.masks[name][j]) for name, mask in one.masks.items()) and (
+        all(torch.allclose(w[i], other.weights[name][j], atol=1e-5) for name, w in
+            one.weights.items())
+    )  # fmt: skip
+
+
+def test_a_teacher_is_what_keeps_a_hundredth_by_itself() -> None:
+    teaches, alone = maker(teachers=2), maker(teachers=0)
+    dense = teaches.train([5, 6])
+    teachers = teaches.teachers(dense, [5, 6])
+    by_itself = alone.shrink(dense, [5, 6], [TENTH] * 2, [0, 1])
+    assert alike(teachers, 0, by_itself, 0) and alike(teachers, 1, by_itself, 1)
+    assert teaches.teachers(dense, [5, 6]) is teachers  # once
+
+
+def test_who_keeps_less_goes_on_from_its_first_teacher() -> None:
+    both = maker(teachers=2)
+    dense = both.train([5, 6])
+    teachers = both.teachers(dense, [5, 6])
+    before = {name: mask.clone() for name, mask in teachers.masks.items()}
+    small = both.shrink(dense, [5, 6], [40, 40], [0, 1])
+    for i in (0, 1):
+        assert sum(int(mask[i].sum()) for mask in small.masks.values()) == 40
+        assert inside(small, i, teachers, i) and not inside(small, i, teachers, 1 - i)
+    assert all(torch.equal(mask, teachers.masks[name]) for name, mask in before.items())
+    larger = both.shrink(dense, [5, 6], [200])
+    at_once = maker(teachers=2, curve="one-shot").shrink(dense, [5, 6], [40])
+    assert not inside(larger, 0, teachers, 0) and not inside(at_once, 0, teachers, 0)
+
+
+def test_a_stack_of_all_kinds_is_each_of_them_alone() -> None:
+    """Who is taught by itself, who is not, and in which order they come."""
+    usual = maker(teachers=None, tries=None)
+    dense = usual.train([5, 6])
+    wanted, of = [40, 300, 50, TENTH], [1, 0, 0, 1]
+    together = usual.shrink(dense, [5, 6], wanted, of)
+    assert together.tries == (8, 1, 8, 1)
+    first = together.first()
+    for i, (target, which) in enumerate(zip(wanted, of, strict=True)):
+        alone = usual.shrink(dense, [5, 6], [target], [which]).first()
+        assert sum(int(mask[0].sum()) for mask in alone.masks.values()) == target
+        assert alike(alone, 0, first, i)
+    two = maker(teachers=2)
+    both = two.shrink(dense, [5, 6], [300, 40])
+    assert alike(both, 0, two.shrink(dense, [5, 6], [300]), 0)
+    assert alike(both, 1, two.shrink(dense, [5, 6], [40]), 0)
+
+
+def test_who_teaches_whom() -> None:
+    """Of two teachers the first is one's own, and the other the next one's."""
+    heard: list[Weights] = []
+
+    def watch(now: str, training: Training) -> None:
+        if now == "tuning" and training.teachers is not None:
+            heard.append(training.teachers.weights)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trellis.skeleton.narrow._LITTLE", 0.0)  # whole networks
+        two = maker(teachers=2, watch=watch)
+        dense = two.train([5, 6, 7])
+        teachers = two.teachers(dense, [5, 6, 7])
+        two.shrink(dense, [5, 6, 7], [40, 40], [0, 2])
+    for name, weight in heard[-1].items():
+        assert torch.equal(weight, teachers.weights[name][[0, 1, 2, 0]])
+    with pytest.raises(TrellisError, match=r"teachers=2 need as many dense networks .* not 1"):
+        maker(teachers=2).shrink(maker().train([5]), [5], [40])
+
+
+def test_only_what_keeps_less_than_a_hundredth_is_taught_unless_told() -> None:
+    usual = dataclasses.replace(course(tries=1), teachers=None)
+    for keep, teachers in ((40, 1), (TENTH, 0)):
+        seen: set[str] = set()
+        step = made(usual, keep=keep, watch=lambda now, _, seen=seen: seen.add(now)).small.history
+        assert ("tuning teachers" in seen) == bool(teachers) == bool(step[-1]["teachers"])
+    assert course_named("quick").teachers_at(40, TOTAL) == 0
+    assert course_named("default").teachers_at(40, TOTAL) == 1
+
+
+def test_a_search_has_one_teacher_for_all_it_tries() -> None:
+    seen: list[tuple[str, int]] = []
+    usual = dataclasses.replace(course(tries=1), teachers=None)
+    outcome = made(
+        usual, at_least=0.3, watch=lambda now, each: seen.append((now, each.epochs_done))
+    )
+    assert any(point.kept < TENTH for point in outcome.curve)
+    for phase in ("search: pruning teachers", "search: tuning teachers"):
+        epochs = [epoch for now, epoch in seen if now == phase]
+        assert epochs == sorted(set(epochs)) and epochs  # each of them once
