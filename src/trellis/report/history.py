@@ -27,7 +27,8 @@ def commands(
     >>> quick = {"recipe": {"name": "quick", "epochs": 5}}
     >>> commands([train | quick], {"heads": 2, "blocks": 1}, {})
     ['trellis train hands45 --fold 1:1 --recipe quick --epochs 5 --seed 3 --heads 2 --out dense']
-    >>> shrink = {"step": "shrink", "source": "hands45", "kept": 9, "course": {"tries": 2}}
+    >>> course = {"tries": 2, "teachers": None}
+    >>> shrink = {"step": "shrink", "source": "hands45", "kept": 9, "course": course}
     >>> commands([shrink], {"basis": "chunks"}, {"basis": "cosines"})
     ['trellis shrink --data hands45 --keep 9 --tries 2 --no-mirror --basis chunks']
     """
