@@ -61,6 +61,8 @@ def test_own_teachers_teach_nobody_else() -> None:
     which = [1, 0, 1]
     again = own.of(which, networks=2).say(inputs[which], x.dtype)
     assert torch.allclose(again, said[which], rtol=1e-9)
+    with pytest.raises(TrellisError, match="3 teachers cannot be those of 2 networks: give each"):
+        taught(replace(teachers(7, 8, 9), own=True))
     everybodys = teachers(7, 8)
     assert everybodys.of(which, networks=2) is everybodys
 

@@ -71,6 +71,11 @@ class Training:
             raise TrellisError(f"{len(sample)} networks and {len(seeds)} seeds: give one each")
         if len(x) != len(y) or len(x) == 0:
             raise TrellisError(f"{len(x)} recordings and {len(y)} labels to train on")
+        if teachers is not None and teachers.own and teachers.count % len(seeds):
+            raise TrellisError(
+                f"{teachers.count} teachers cannot be those of {len(seeds)} networks: give each as "
+                "many, or own=False"
+            )
         if precision not in PRECISIONS:
             raise TrellisError(f"precision={precision!r} is unknown: {', '.join(PRECISIONS)}")
         if precision == "tf32" and sample.device.type != "cuda":
