@@ -126,3 +126,27 @@ def test_a_search_has_one_teacher_for_all_it_tries() -> None:
     for phase in ("search: pruning teachers", "search: tuning teachers"):
         epochs = [epoch for now, epoch in seen if now == phase]
         assert epochs == sorted(set(epochs)) and epochs  # each of them once
+
+
+def test_a_teacher_that_came_to_nothing_is_not_listened_to() -> None:
+    given = course(teachers=1)
+    wild = dataclasses.replace(given, recipe=dataclasses.replace(given.recipe, tune_rate=1e30))
+    for keep in (40, 300):
+        with pytest.raises(TrellisError, match="came to nothing: the loss of a teacher is not a"):
+            made(wild, keep=keep)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"weight": 1.5}, r"weight=1\.5 of the teachers is not from 0 to 1"),
+        ({"weight": float("nan")}, "weight=nan lets teachers teach nothing"),
+        ({"temperature": 0.0}, r"temperature=0\.0 is not a finite number above 0"),
+        ({"temperature": float("inf")}, "temperature=inf is not a finite number above 0"),
+    ],
+)
+def test_nonsense_is_refused_before_anybody_has_waited(
+    changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TrellisError, match=message):
+        course_named("default", **changes)

@@ -13,6 +13,14 @@ from ..errors import TrellisError
 from .stacked import Forward, Weights
 
 
+def check_teaching(weight: float, temperature: float) -> None:
+    """Refuse a share of the loss, or a temperature, that is none."""
+    if not 0 <= weight <= 1:
+        raise TrellisError(f"weight={weight!r} of the teachers is not from 0 to 1")
+    if not 0 < temperature < float("inf"):
+        raise TrellisError(f"temperature={temperature!r} is not a finite number above 0")
+
+
 @dataclass(frozen=True, eq=False)
 class Teachers:
     """One or several trained networks, a stack of their own; what they say is averaged.
@@ -30,10 +38,7 @@ class Teachers:
     own: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.weight <= 1:
-            raise TrellisError(f"weight={self.weight!r} of the teachers is not from 0 to 1")
-        if not 0 < self.temperature < float("inf"):
-            raise TrellisError(f"temperature={self.temperature!r} is not a finite number above 0")
+        check_teaching(self.weight, self.temperature)
 
     @property
     def count(self) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from ...errors import TrellisError
 from ...train import Recipe
 from ...train.batches import batch_count
+from ...train.teachers import check_teaching
 from ..augmentation import Augmentation
 from ..choosing import METHODS
 from ..layout import Layout
@@ -89,6 +90,7 @@ class Course:
                 f"weight={self.weight!r} lets teachers teach nothing: give a share of the loss "
                 "above 0, or teachers=0"
             )
+        check_teaching(self.weight, self.temperature)
         if not 0 <= self.drop < 1:
             raise TrellisError(f"drop={self.drop!r} is not a share from 0 to below 1")
         if self.method not in METHODS:

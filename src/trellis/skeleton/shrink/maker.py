@@ -23,7 +23,7 @@ from ..narrow import Inside, Narrow, narrowed
 from ..recogniser import Recogniser
 from .course import Course
 from .mirror import Mirror, mirror_of
-from .small import Small
+from .small import Small, came_to_nothing
 from .stage import Stage, Start
 
 Watch = Callable[[str, Training], None]  # a phase's name and where it is
@@ -109,7 +109,10 @@ class Maker:
         key = tuple(seeds)
         if key not in self._teachers:
             targets, once = [self.hundredth] * len(seeds), [1] * len(seeds)
-            self._teachers[key] = self._shrunk("teachers", Start(dense), targets, seeds, once)
+            made = self._shrunk("teachers", Start(dense), targets, seeds, once)
+            if not all(weight.isfinite().all() for weight in made.weights.values()):
+                raise came_to_nothing("a teacher")
+            self._teachers[key] = made
         return self._teachers[key]
 
     def shrinking(self, targets: Sequence[int], begin: int | None = None) -> Shrinking:

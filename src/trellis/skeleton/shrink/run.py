@@ -23,7 +23,7 @@ from ..skeletons import Fold, Indices, Skeletons
 from .course import Course
 from .maker import Maker, Watch
 from .search import Point, held_out, ladder, smallest
-from .small import Small
+from .small import Small, came_to_nothing
 
 _DENSE = "training"  # the phase of the dense networks
 _TOGETHER = {"cpu": 1, "cuda": 32}  # networks that train as fast as one
@@ -104,10 +104,7 @@ def shrink(
     dense, tried = _made(whole, target, seed)
     losses = [round(loss, 4) if math.isfinite(loss) else None for loss in tried.losses.tolist()]
     if not any(loss is not None for loss in losses):
-        raise TrellisError(
-            f"training came to nothing: the loss of {'every try' if len(losses) > 1 else 'it'} is "
-            "not a finite number. Look for recordings with wild coordinates (`trellis data info`)"
-        )
+        raise came_to_nothing("every try" if len(losses) > 1 else "it")
     small = tried.best()
     facts = {
         "source": data.source,

@@ -8,7 +8,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ...errors import TrellisError
 from ...train import Weights
+
+
+def came_to_nothing(who: str) -> TrellisError:
+    """What to say where nobody has a loss that is a number."""
+    return TrellisError(
+        f"training came to nothing: the loss of {who} is not a finite number. Look for recordings "
+        "with wild coordinates (`trellis data info`)"
+    )
 
 
 class Small(NamedTuple):
