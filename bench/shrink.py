@@ -213,7 +213,10 @@ def settings(part: str, layout: skeleton.Layout) -> str:
     """A few letters that stand for all that a part is made with."""
     course, own = parts(COURSES["default"])[part]
     rules: list[Any] = [  # which hang on how much is kept, and on what recordings say
-        (course.tries_at(kept, 10**6), course.dropped(kept, 10**6), course.teachers_at(kept, 10**6))
+        [
+            rule(kept, 10**6)
+            for rule in (course.tries_at, course.dropped, course.teachers_at, course.steps)
+        ]
         for kept in (10**5, 10**4, 10**3, 500)
     ]
     if course.tries != 1:

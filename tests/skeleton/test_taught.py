@@ -1,4 +1,4 @@
-"""Networks that learn from what keeps a hundredth."""
+"""Networks that learn from what keeps a hundredth, and go on from it step by step."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from trellis.train import Training, Weights
 
 TOTAL = 3 * 16 + 3 * 18 * 8 + 3 * 4 * 3 * 8
 TENTH = TOTAL // 10
+STEP = TOTAL // 16  # 48
 
 
 @pytest.fixture(autouse=True)
 def _a_tenth() -> Iterator[None]:
-    """A hundredth of so small a network is no network: here it is a tenth."""
+    """A hundredth of so small a network is no network: here it is a tenth, and a thousandth a
+    sixteenth."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("trellis.skeleton.shrink.course._PLENTY", 10)
+        patch.setattr("trellis.skeleton.shrink.course._FEW", 16)
         yield
 
 
@@ -68,13 +71,37 @@ def test_who_keeps_less_goes_on_from_its_first_teacher() -> None:
     assert not inside(larger, 0, teachers, 0) and not inside(at_once, 0, teachers, 0)
 
 
+def test_who_keeps_less_than_a_thousandth_is_made_in_steps() -> None:
+    """It goes on from what keeps a thousandth, as that is made by itself, but sees other variants
+    of the recordings."""
+    seen: dict[str, list[int]] = {}
+
+    def watch(now: str, training: Training) -> None:
+        seen[now] = training.seeds
+
+    usual = maker(teachers=None, watch=watch)
+    dense = usual.train([5, 6])
+    step = usual.shrink(dense, [5, 6], [STEP])  # the first alone
+    small = usual.shrink(dense, [5, 6], [40])
+    assert inside(small, 0, step, 0) and inside(step, 0, usual.teachers(dense, [5, 6]), 0)
+    assert len({seeds[0] for seeds in seen.values()}) == len(seen) == 7
+    assert seen[f"pruning to {STEP}"] == [5 + 1_000_003 // 5] and f"tuning to {STEP}" in seen
+    before = dict(seen)
+    seen.clear()
+    usual.shrink(dense, [5, 6], [38])
+    assert seen == {"pruning": before["pruning"], "tuning": before["tuning"]}  # steps made once
+    for changes in ({"teachers": 0}, {"curve": "one-shot"}):
+        at_once = maker(**changes).shrink(dense, [5, 6], [40])
+        assert not inside(at_once, 0, step, 0)
+
+
 def test_a_stack_of_all_kinds_is_each_of_them_alone() -> None:
     """Who is taught by itself, who is not, and in which order they come."""
     usual = maker(teachers=None, tries=None)
     dense = usual.train([5, 6])
-    wanted, of = [40, 300, 50, TENTH], [1, 0, 0, 1]
+    wanted, of = [40, 300, 50, TENTH, 40], [1, 0, 0, 1, 0]
     together = usual.shrink(dense, [5, 6], wanted, of)
-    assert together.tries == (8, 1, 8, 1)
+    assert together.tries == (4, 1, 4, 1, 4)
     first = together.first()
     for i, (target, which) in enumerate(zip(wanted, of, strict=True)):
         alone = usual.shrink(dense, [5, 6], [target], [which]).first()
@@ -132,7 +159,9 @@ def test_a_teacher_that_came_to_nothing_is_not_listened_to() -> None:
     given = course(teachers=1)
     wild = dataclasses.replace(given, recipe=dataclasses.replace(given.recipe, tune_rate=1e30))
     for keep in (40, 300):
-        with pytest.raises(TrellisError, match="came to nothing: the loss of a teacher is not a"):
+        with pytest.raises(
+            TrellisError, match=rf"the loss of the network with {TENTH} connections that "
+        ):
             made(wild, keep=keep)
 
 

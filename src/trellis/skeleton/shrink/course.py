@@ -18,7 +18,8 @@ from ..layout import Layout
 _USUAL = 600  # the recordings of a set that a recipe's epochs are meant for
 _FEWEST = 40  # epochs that a phase has, however many recordings there are
 _PLENTY = 100  # who keeps one connection in so many learns all, with hidden units to spare
-_TRIES = 8
+_FEW = 1000  # who keeps fewer than one in so many has been a network that keeps so many
+_TRIES = 4
 _MANY = 100  # networks, trained side by side: more than that is meant for something else
 _PARTING = 6  # tenths of pruning: until then all tries at a network are one
 _NARROWER = (7, 8, 9)  # of them: when many a filter is empty, and then many more
@@ -37,7 +38,7 @@ class Course:
     ``surplus`` times as many connections as there will be (None: as many as the curve says), so
     that most of the time is spent where it is hard to say what to keep.
     That is done ``tries`` times, and what fits the recordings best is taken: of networks that are
-    nearly too small, those that learn better are better. If None, eight times for those that keep
+    nearly too small, those that learn better are better. If None, four times for those that keep
     less than a hundredth, and once for others, which all learn all. Tries are one network up to
     three fifths of pruning (`stops`), and then see other variants of the recordings.
 
@@ -54,7 +55,8 @@ class Course:
     their answers as well as from labels: ``weight`` is their share of the loss, ``temperature`` how
     much those are flattened. If None, a network that keeps less than a hundredth has one, and
     others have none. Who keeps less than its teachers goes on from the first of them, and so learns
-    from what it was itself.
+    from what it was itself; who keeps less than a thousandth is first made, in the same way, one
+    that keeps a thousandth (`steps`).
     """
 
     recipe: Recipe
@@ -130,7 +132,7 @@ class Course:
 
         >>> course = course_named("default")
         >>> course.tries_at(2_139, 2_139_024), course.tries_at(21_390, 2_139_024)
-        (8, 1)
+        (4, 1)
         """
         if self.tries is not None:
             return self.tries
@@ -150,6 +152,21 @@ class Course:
         if self.teachers is not None:
             return self.teachers
         return 1 if kept < self.hundredth(total) else 0
+
+    def steps(self, kept: int, total: int) -> list[int]:
+        """What a network keeps, pruned and tuned, on its way to so many of its ``total``
+        connections: a hundredth, then a thousandth, if it will keep less. Who is not taught, or is
+        pruned at once, goes there at once.
+
+        >>> course = course_named("default")
+        >>> course.steps(1_069, 2_139_024), course.steps(2_139, 2_139_024)
+        ([21390, 2139], [21390])
+        >>> course.steps(21_390, 2_139_024), course_named("quick").steps(1_069, 2_139_024)
+        ([], [])
+        """
+        if self.teachers_at(kept, total) == 0 or self.curve == "one-shot":
+            return []
+        return [total // part for part in (_PLENTY, _FEW) if kept < total // part]
 
     def dropped(self, kept: int, total: int) -> float:
         """The share of hidden units that every step leaves out of a network that will keep so many

@@ -24,12 +24,12 @@ from ..recogniser import Recogniser
 from .course import Course
 from .mirror import Mirror, mirror_of
 from .small import Small, came_to_nothing
-from .stage import Stage, Start
+from .stage import Kind, Stage, Start
 
 Watch = Callable[[str, Training], None]  # a phase's name and where it is
 _READS_UNITS = "dense.weight"  # of a GCN: classes are read from the units of its last block
 _APART = 1_000_003  # between seeds: of a network's phases and tries, and of teachers
-_KINDS = ("", "taught", "further")  # what the phases of different networks of one stack are called
+_PARTS = ((2, 3), (5, 9), (11, 13))  # of that: in pruning and tuning; taught; and a step further
 
 
 class Maker:
@@ -67,7 +67,7 @@ class Maker:
         self.device, self.precision = torch.device(device), precision
         self.x, self.y = x.to(self.device), y.to(self.device)
         self.folder, self.watch, self.called = folder, watch, called
-        self._teachers: dict[tuple[int, ...], Small] = {}  # by their seeds
+        self._steps: dict[tuple[int, ...], Small] = {}  # by what they keep, and their seeds
         self.took: dict[str, float] = {}  # seconds, by phase
         self.about = dict(about or {}) | {
             "architecture": recogniser.model.described(),
@@ -106,14 +106,7 @@ class Maker:
     def teachers(self, dense: Weights, seeds: Sequence[int]) -> Small:
         """What teaches: a network that keeps a hundredth, made of each of the dense ones. Made
         once."""
-        key = tuple(seeds)
-        if key not in self._teachers:
-            targets, once = [self.hundredth] * len(seeds), [1] * len(seeds)
-            made = self._shrunk("teachers", Start(dense), targets, seeds, once)
-            if not all(weight.isfinite().all() for weight in made.weights.values()):
-                raise came_to_nothing("a teacher")
-            self._teachers[key] = made
-        return self._teachers[key]
+        return self._step("teachers", self.hundredth, seeds, lambda: (Start(dense), None))
 
     def shrinking(self, targets: Sequence[int], begin: int | None = None) -> Shrinking:
         """When how much goes, of ``begin`` connections or all. A target that cannot be promised is
@@ -140,8 +133,9 @@ class Maker:
 
         ``seeds`` are those of the stack of dense networks. Who has teachers is taught by what was
         made of its own dense network, and of those that follow it. Who keeps less than its teachers
-        do goes on from the first of them.
+        do goes on from the first of them, in the course's steps.
         """
+        self.shrinking(targets)  # refused before anybody has waited
         of = [0] * len(targets) if of is None else of
         kinds = [self._kind(target) for target in targets]
         found: list[Small] = []
@@ -149,49 +143,75 @@ class Maker:
         for kind in sorted(set(kinds)):
             mine = [i for i, each in enumerate(kinds) if each == kind]
             which, wanted = [of[i] for i in mine], [targets[i] for i in mine]
-            start, teachers = self._begun(dense, seeds, which, *kind)
+            start, teachers = self._begun(dense, seeds, which, kind)
             tries = [self.course.tries_at(target, self.connections) for target in wanted]
-            own = _KINDS[sum(map(bool, kind))] if len(set(kinds)) > 1 else ""
+            own = kind.name if len(set(kinds)) > 1 else ""
             theirs = [seeds[i] for i in which]
             found.append(self._shrunk(f"{name} {own}", start, wanted, theirs, tries, teachers))
             order += mine
         back = sorted(range(len(order)), key=order.__getitem__)
         return found[0] if len(found) == 1 else Small.joined(found).of(back)
 
-    def _kind(self, target: int) -> tuple[int, bool]:
-        """How many teachers a network has, and whether it goes on from the first of them."""
-        count = self.course.teachers_at(target, self.connections)
-        goes_on = count > 0 and target < self.hundredth and self.course.curve != "one-shot"
-        return count, goes_on
+    def _kind(self, target: int) -> Kind:
+        course, total = self.course, self.connections
+        return Kind(course.teachers_at(target, total), tuple(course.steps(target, total)))
 
     def _begun(
-        self, dense: Weights, seeds: Sequence[int], which: Sequence[int], count: int, goes_on: bool
+        self, dense: Weights, seeds: Sequence[int], which: Sequence[int], kind: Kind
     ) -> tuple[Start, Teachers | None]:
         """Where networks of these dense ones begin, and their teachers."""
         start = Start({name: weight[which] for name, weight in dense.items()})
-        if count == 0:
+        if kind.teachers == 0:
             return start, None
-        if count > len(seeds):
+        if kind.teachers > len(seeds):
             raise TrellisError(
-                f"teachers={count} need as many dense networks to be made of, not {len(seeds)}"
+                f"teachers={kind.teachers} need as many dense networks to be made of, not "
+                f"{len(seeds)}"
             )
         course, made = self.course, self.teachers(dense, seeds)
-        if goes_on:
-            first = made.of(which)
-            start = Start(first.weights, first.masks, self.hundredth)
-        theirs = made.of([(i + j) % len(seeds) for i in which for j in range(count)])
+        if kind.steps:
+            first = self._on_the_way(dense, seeds, which, kind.steps[-1])
+            start = Start(first.weights, first.masks, kind.steps[-1])
+        theirs = made.of([(i + j) % len(seeds) for i in which for j in range(kind.teachers)])
         narrow = self._narrow(theirs.masks)
         weights = theirs.weights if narrow is None else narrow.narrow(theirs.weights)
         said = self._forward(narrow)
         return start, Teachers(said, weights, course.weight, course.temperature, own=True)
 
+    def _on_the_way(
+        self, dense: Weights, seeds: Sequence[int], which: Sequence[int], kept: int
+    ) -> Small:
+        """What networks of these dense ones are when they keep so much."""
+        if kept == self.hundredth:
+            return self.teachers(dense, seeds).of(which)
+        once = sorted(set(which))
+        begun = partial(self._begun, dense, seeds, once, self._kind(kept))
+        made = self._step(f"to {kept}", kept, [seeds[i] for i in once], begun)
+        return made.of([once.index(i) for i in which])
+
+    def _step(
+        self, name: str, kept: int, seeds: Sequence[int],
+        begun: Callable[[], tuple[Start, Teachers | None]],
+    ) -> Small:  # fmt: skip
+        """Networks that others are made of, or learn from: one for each seed, made once."""
+        key = kept, *seeds
+        if key not in self._steps:
+            start, teachers = begun()
+            many = [kept] * len(seeds)
+            made = self._shrunk(name, start, many, seeds, [1] * len(seeds), teachers)
+            if not all(weight.isfinite().all() for weight in made.weights.values()):
+                raise came_to_nothing(f"the network with {kept:,} connections that comes first")
+            self._steps[key] = made
+        return self._steps[key]
+
     def _shrunk(
         self, name: str, start: Start, targets: Sequence[int], seeds: Sequence[int],
         tries: Sequence[int], teachers: Teachers | None = None,
     ) -> Small:  # fmt: skip
-        """Pruned and tuned. Who is taught sees other variants than its teacher did."""
+        """Pruned and tuned. Who is taught or goes on sees other variants than were seen before."""
         phases = [" ".join([phase, *name.split()]) for phase in ("pruning", "tuning")]
-        apart = (_APART // 2, _APART // 3) if teachers is None else (_APART // 5, _APART // 9)
+        further = start.kept is not None and start.kept < self.hundredth
+        apart = [_APART // part for part in _PARTS[(teachers is not None) + further]]
         pruned = self._pruned(phases[0], start, targets, seeds, tries, teachers, apart[0])
         weights, masks = (
             pruned.whole(each) for each in (pruned.training.weights, pruned.training.masks)

@@ -1,4 +1,4 @@
-"""One training of a course: of networks as they are, or of what masks leave of them."""
+"""One training of a course: where it begins, and of what, all of networks or what masks leave."""
 
 from __future__ import annotations
 
@@ -18,6 +18,25 @@ class Start(NamedTuple):
     weights: Weights
     masks: Weights | None = None
     kept: int | None = None
+
+
+class Kind(NamedTuple):
+    """How a network is made: by how many ``teachers`` it is taught, and what it keeps, for a while,
+    in the ``steps`` on its way.
+
+    >>> Kind(0, ()).name, Kind(4, ()).name, Kind(1, (21_390, 2_139)).name
+    ('', 'taught', 'from 2139')
+    """
+
+    teachers: int
+    steps: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """What its phases are called, beside those of other kinds."""
+        if self.steps:
+            return f"from {self.steps[-1]}"
+        return "taught" if self.teachers else ""
 
 
 class Stage(NamedTuple):
