@@ -12,8 +12,8 @@ is then nearly as large as the training split. ``harder:SEED`` among the sets is
 ``hands45``, with people who differ twice as much, and judged by its test recordings, which are
 nobody's test split.
 
-Every variant changes one thing of a base: the default, but one try, in 1,000 steps of pruning and
-of tuning each.
+Every variant changes one thing of a base: the default, but in 1,000 steps of pruning and of tuning
+each.
 Finished variants are kept in FOLDER/choose.jsonl, with the settings that they were made with: what
 was made with others is neither shown nor counted.
 """
@@ -41,12 +41,11 @@ from trellis.skeleton.layouts import FPHA, NW_UCLA
 from trellis.skeleton.shrink import COURSES, Course, Maker, options_for
 from trellis.train import accuracies
 
-COURSE = replace(  # the default, but pruned and tuned once, in 1,000 steps each
+COURSE = replace(  # the default, but pruned and tuned in 1,000 steps each
     COURSES["default"],
-    tries=1,
     recipe=replace(COURSES["default"].recipe, prune_epochs=200, prune_every=2, tune_epochs=200),
 )
-WHOLE = replace(COURSES["default"], tries=1)
+WHOLE = COURSES["default"]
 AUGMENTATION = skeleton.Augmentation()
 WEAK = skeleton.Augmentation(rotation=(15, 15, 15), scale=0.1, warp=0.4, crop=0.85)
 
@@ -115,8 +114,6 @@ VARIANTS = {
     "whole, 0.5 dropped": Variant(replace(WHOLE, drop=0.5)),
     "whole, twice as long": Variant(WHOLE.times(2)),
     "whole, nothing dropped, twice as long": Variant(replace(WHOLE, drop=0.0).times(2)),
-    "four tries": Variant(replace(COURSE, tries=4)),
-    "eight tries": Variant(replace(COURSE, tries=8)),
     "not taught": Variant(replace(COURSE, teachers=0)),
     "one teacher": Variant(replace(COURSE, teachers=1)),
     "four teachers": Variant(replace(COURSE, teachers=4)),
@@ -233,8 +230,7 @@ def accuracy(
     dense = maker.train(seeds)
     cells = [(seed, s) for s in options.sparsity for seed in range(options.seeds)]
     targets = [budget(maker.connections, s) for _, s in cells]
-    tried = maker.shrink(dense, seeds, targets, [seed for seed, _ in cells])
-    small = tried.best()
+    small = maker.shrink(dense, seeds, targets, [seed for seed, _ in cells])
     x, y = places(judge).to(options.device), labels[judge].to(options.device)
     found = 100 * accuracies(maker.forward, small.weights, x, y).view(-1, options.seeds).mean(1)
     whole = 100 * accuracies(maker.forward, dense, x, y)[: options.seeds].mean()
@@ -263,7 +259,6 @@ def settings(variant: Variant, options: argparse.Namespace) -> str:
         variant.course.times(options.length).to_dict(), *variant[1:],
         [options_for(layout) for layout in (FPHA, NW_UCLA)],
         options.seeds, options.sparsity, options.precision, options.held,
-        variant.course.stops(narrow=False),
     )  # fmt: skip
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
 

@@ -3,11 +3,10 @@
 ``python bench/shrink.py hands45 nw-ucla:PATH --seeds 5 --device cuda --out FOLDER`` trains,
 prunes and tunes the paper's network as ``trellis shrink`` does, to each of ``--sparsity``, on
 every seed, or on every fold where a set has several. Each of ``--parts`` is another way, or changes
-one thing; all but the default try once, and where the default is made, its first tries are kept as
-"one try". Networks of one set are trained side by side; who has several teachers has those of the
+one thing. Networks of one set are trained side by side; who has several teachers has those of the
 seeds after its own, too. Finished parts are kept in FOLDER/shrink.jsonl and not made again.
 Prints top-1 on the test recordings, mean ± standard deviation, and for each part the paired
-difference to "one try" with its 95 % interval; the same goes to FOLDER/shrink.md.
+difference to the default with its 95 % interval; the same goes to FOLDER/shrink.md.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ SPARSITIES = (0.9, 0.95, 0.99, 0.999, 0.9995)
 T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 
 
-ONE = "one try"
+DEFAULT = "default"
 KEYS = ("data", "length", "part", "sparsity", "case")
 LIKE_THE_PAPER = ("magnitude by layer", "chains")  # chosen by magnitude alone
 METHODS = {
@@ -53,11 +52,9 @@ METHODS = {
 def parts(course: Course) -> dict[str, tuple[Course, dict[str, str]]]:
     """The course, and what is not as `options_for` has it: nothing, or one thing changed; then
     every way of choosing, gradually and at once, taught and not."""
-    default, course = course, replace(course, tries=1)
     half = replace(course.recipe, epochs=max(course.recipe.epochs // 2, 1))
     found: dict[str, tuple[Course, dict[str, str]]] = {
-        "default": (default, {}),
-        ONE: (course, {}),
+        DEFAULT: (course, {}),
         "ReLU": (course, {"activation": "relu"}),
         "recorded size": (course, {"size": "recorded"}),
         "moments": (course, {"basis": "chunks"}),
@@ -146,28 +143,24 @@ class Bench:
             dense = self.dense[key]
             cells = [(seed, s) for s in sparsities for seed in self.seeds]
             targets = [budget(maker.connections, s) for _, s in cells]
-            tried = maker.shrink(dense, seeds, targets, [seed for seed, _ in cells])
-            made = {name: tried.best()}
-            if max(tried.tries) > 1:
-                made[ONE] = tried.first()
+            small = maker.shrink(dense, seeds, targets, [seed for seed, _ in cells])
             whole = accuracies(maker.forward, dense, *tested)[: len(self.seeds)].tolist()
-            for part, small in made.items():
-                masks = torch.cat([mask.flatten(1) for mask in small.masks.values()], 1)
-                top1 = accuracies(maker.forward, small.weights, *tested).tolist()
-                rows = [(0.0, s, t, maker.connections) for s, t in zip(
-                    self.seeds, whole, strict=True
-                )]  # fmt: skip
-                rows += [(s, seed, t, k) for (seed, s), t, k in zip(
-                    cells, top1, masks.sum(1).tolist(), strict=True
-                )]  # fmt: skip
-                found += [
-                    {"data": kind(self.data.source), "synthetic": self.data.synthetic,
-                     "part": part, "length": self.options.length, "sparsity": s,
-                     "case": seed if len(self.data.folds) == 1 else number,
-                     "top1": round(100 * t, 4), "kept": int(k), "total": maker.connections,
-                     "settings": settings(part, self.data.layout)}
-                    for s, seed, t, k in rows
-                ]  # fmt: skip
+            masks = torch.cat([mask.flatten(1) for mask in small.masks.values()], 1)
+            top1 = accuracies(maker.forward, small.weights, *tested).tolist()
+            rows = [(0.0, s, t, maker.connections) for s, t in zip(
+                self.seeds, whole, strict=True
+            )]  # fmt: skip
+            rows += [(s, seed, t, k) for (seed, s), t, k in zip(
+                cells, top1, masks.sum(1).tolist(), strict=True
+            )]  # fmt: skip
+            found += [
+                {"data": kind(self.data.source), "synthetic": self.data.synthetic,
+                 "part": name, "length": self.options.length, "sparsity": s,
+                 "case": seed if len(self.data.folds) == 1 else number,
+                 "top1": round(100 * t, 4), "kept": int(k), "total": maker.connections,
+                 "settings": settings(name, self.data.layout)}
+                for s, seed, t, k in rows
+            ]  # fmt: skip
         return found
 
 
@@ -213,14 +206,9 @@ def settings(part: str, layout: skeleton.Layout) -> str:
     """A few letters that stand for all that a part is made with."""
     course, own = parts(COURSES["default"])[part]
     rules: list[Any] = [  # which hang on how much is kept, and on what recordings say
-        [
-            rule(kept, 10**6)
-            for rule in (course.tries_at, course.dropped, course.teachers_at, course.steps)
-        ]
+        [rule(kept, 10**6) for rule in (course.dropped, course.teachers_at, course.steps)]
         for kept in (10**5, 10**4, 10**3, 500)
     ]
-    if course.tries != 1:
-        rules += course.stops(narrow=False)  # when they part
     told = course.to_dict(), rules, (SHARE, TOLD, STILL), options_for(layout) | own
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
 
@@ -270,13 +258,13 @@ def tables(rows: list[dict[str, Any]]) -> str:
                 cell(list(by[part, s].values())) if (part, s) in by else "" for s in sparsities
             ]
             lines.append(f"| {part} | {' | '.join(cells)} |")
-        lines += [f"\nAgainst {ONE} of the default, paired, with 95 % intervals:\n", head]
-        for part in done:
-            if part == ONE:
-                continue
+        others = [part for part in done if part != DEFAULT]
+        if others:
+            lines += [f"\nAgainst the {DEFAULT}, paired, with 95 % intervals:\n", head]
+        for part in others:
             cells = [
-                difference(by[ONE, s], by[part, s])
-                if (part, s) in by and (ONE, s) in by and s
+                difference(by[DEFAULT, s], by[part, s])
+                if (part, s) in by and (DEFAULT, s) in by and s
                 else ""
                 for s in sparsities
             ]
@@ -291,7 +279,7 @@ def main() -> int:
     parser.add_argument("data", nargs="+")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--sparsity", type=float, nargs="+", default=list(SPARSITIES))
-    parser.add_argument("--parts", nargs="+", choices=everything, default=["default"])
+    parser.add_argument("--parts", nargs="+", choices=everything, default=[DEFAULT])
     parser.add_argument("--length", type=float, default=1.0, help="times the course's epochs")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="fp32")

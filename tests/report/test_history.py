@@ -67,23 +67,6 @@ def test_it_names_the_size_where_it_is_not_the_commands_own(tmp_path: Path, size
         assert words[size] in dict(page["facts"])["What it sees"]
 
 
-@pytest.mark.parametrize("name", ["quick", "default"])
-@pytest.mark.parametrize("tries", [1, 2, 4])
-def test_it_names_tries(tmp_path: Path, name: str, tries: int) -> None:
-    usual = {"course": course_named(name).to_dict(), "recipe": {"name": f"shrink {name}"}}
-    assert option(told(tmp_path, SHRINK | usual, body=False)["command"], "--tries") is None
-    course = course_named(name, tries=tries)
-    recipe = {"name": course.recipe.name}
-    step = SHRINK | {"course": course.to_dict(), "recipe": recipe, "losses": [0.5] * tries}
-    page = told(tmp_path, step, body=False)
-    own = course_named(name).tries
-    assert option(page["command"], "--tries") == (None if tries == own else str(tries))
-    assert dict(page["facts"]).get("Chosen", "").startswith(f"of {tries} tries") == (tries > 1)
-    before = {"recipe": recipe, "course": {"teachers": 0}}  # a model of an earlier release
-    page = told(tmp_path, SHRINK | before, body=False)
-    assert option(page["command"], "--tries") == (None if own == 1 else "1")
-
-
 @pytest.mark.parametrize(
     "odd", [{"mirror": ["x"]}, {"mirror": "x", "course": {"augmentation": None}}, {"mirror": 3}]
 )

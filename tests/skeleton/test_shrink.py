@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 import trellis
 from tests.skeleton.small import DATA, EPOCHS, FOLD, course, fresh, made, same
 from trellis import TrellisError
+from trellis.select.budget import budget
 from trellis.skeleton import evaluated
 from trellis.skeleton.shrink import course_named
-from trellis.train import Training
+from trellis.skeleton.shrink import maker as making
+from trellis.train import Training, losses
 from trellis.train.batches import batch_count
 
 
@@ -105,13 +107,34 @@ def test_killed_in_any_phase_it_goes_on_and_ends_the_same(
         made(keep=61, folder=tmp_path)
     with pytest.raises(TrellisError, match="another training"):
         made(keep=60, folder=tmp_path, recogniser=fresh(basis="cosines"))
+    with pytest.raises(TrellisError, match=r"course\.method was 'viterbi' and is 'synflow'"):
+        made(course(method="synflow"), keep=60, folder=tmp_path)
+
+
+@pytest.mark.parametrize("total", [2_139_024, 612_608, 702_528, 461_712, 7_808])
+def test_to_remove_99_percent_is_to_keep_a_hundredth(total: int) -> None:
+    """Though budgets are rounded down, to a little less than it."""
+    usual = course_named("default")
+    for removed, little in ((0.9, False), (0.99, False), (0.991, True), (0.999, True)):
+        kept = budget(total, removed)
+        assert bool(usual.teachers_at(kept, total)) == bool(usual.steps(kept, total)) == little
+        assert (usual.dropped(kept, total) < usual.drop) == little
+    assert len(usual.steps(budget(total, 0.999), total)) == 1
+    assert len(usual.steps(budget(total, 0.9995), total)) == 2
+
+
+def test_a_network_that_came_to_nothing_is_not_written() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(making, "losses", lambda *given: losses(*given) * torch.nan)
+        with pytest.raises(TrellisError, match="came to nothing: the loss of the network is not"):
+            made(keep=60)
 
 
 @pytest.mark.parametrize(("name", "tuned"), [("default", 0.0), ("quick", 0.1)])
 def test_where_labels_are_smoothed(name: str, tuned: float) -> None:
     """By default, not while a network is tuned, be it one that teaches."""
     seen: list[tuple[str, float]] = []
-    given = course_named(name, teachers=1, tries=1)
+    given = course_named(name, teachers=1)
     given = dataclasses.replace(given, recipe=dataclasses.replace(given.recipe, **EPOCHS))
     made(given, keep=60, watch=lambda phase, each: seen.append((phase, each.smoothing)))
     assert sorted(set(seen)) == [
@@ -120,7 +143,7 @@ def test_where_labels_are_smoothed(name: str, tuned: float) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("changes", [{}, {"drop": 0.3}, {"method": "synflow", "tries": 2}])
+@pytest.mark.parametrize("changes", [{}, {"drop": 0.3}, {"method": "synflow"}])
 def test_narrow_or_whole_the_networks_are_the_same(changes: dict[str, Any]) -> None:
     """What a CPU leaves out on the way is what counts for nothing."""
     shapes: dict[bool, set[int]] = {}
@@ -187,13 +210,11 @@ def test_refusals() -> None:
         made(at_least=90)
     with pytest.raises(TrellisError, match=r"8 connections may not be enough.*keep 9 or more"):
         made(keep=8)
-    with pytest.raises(TrellisError, match="teachers=-1 is not a whole number from 0 to 100"):
-        course(teachers=-1)
-    for tries in (0, -1, True, 1.5, 101):
+    for teachers in (-1, True, 1.5, 101):
         with pytest.raises(
-            TrellisError, match=f"tries={tries} is not a whole number from 1 to 100"
+            TrellisError, match=f"teachers={teachers} is not a whole number from 0 to 100"
         ):
-            course(tries=tries)
+            course(teachers=teachers)
     for surplus in (0.5, float("nan"), float("inf")):
         with pytest.raises(TrellisError, match=f"surplus={surplus} is not a number of times"):
             course(surplus=surplus)

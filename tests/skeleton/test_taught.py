@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from tests.skeleton.small import DATA, FOLD, course, fresh, made
+from tests.skeleton.small import DATA, FOLD, course, fresh, made, same
 from trellis import TrellisError
 from trellis.skeleton.shrink import Maker, Small, course_named
 from trellis.train import Training, Weights
@@ -32,8 +33,8 @@ def _a_tenth() -> Iterator[None]:
 def maker(**changes: Any) -> Maker:
     x = torch.from_numpy(fresh().places([DATA.sequences[i] for i in FOLD.train]))
     watch = changes.pop("watch", None)
-    own = {"tries": 1} | changes
-    return Maker(fresh(), x, torch.from_numpy(DATA.labels[FOLD.train]), course(**own), watch=watch)
+    y = torch.from_numpy(DATA.labels[FOLD.train])
+    return Maker(fresh(), x, y, course(**changes), watch=watch)
 
 
 def inside(small: Small, i: int, large: Small, j: int) -> bool:
@@ -95,18 +96,33 @@ def test_who_keeps_less_than_a_thousandth_is_made_in_steps() -> None:
         assert not inside(at_once, 0, step, 0)
 
 
+@pytest.mark.parametrize("phase", [f"pruning to {STEP}", f"tuning to {STEP}"])
+def test_killed_in_a_step_it_goes_on_and_ends_the_same(phase: str, tmp_path: Path) -> None:
+    def kill(now: str, training: Training) -> None:
+        if (now, training.epochs_done) == (phase, 14):
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trellis.train.checkpoint.EVERY", 0.0)
+        with pytest.raises(KeyboardInterrupt):
+            made(keep=40, folder=tmp_path, watch=kill)
+    seen: list[tuple[str, int]] = []
+    resumed = made(
+        keep=40, folder=tmp_path, watch=lambda now, each: seen.append((now, each.epochs_done))
+    )
+    assert seen[0] == (phase, 14) and same(resumed.small, made(keep=40).small)
+
+
 def test_a_stack_of_all_kinds_is_each_of_them_alone() -> None:
     """Who is taught by itself, who is not, and in which order they come."""
-    usual = maker(teachers=None, tries=None)
+    usual = maker(teachers=None)
     dense = usual.train([5, 6])
     wanted, of = [40, 300, 50, TENTH, 40], [1, 0, 0, 1, 0]
     together = usual.shrink(dense, [5, 6], wanted, of)
-    assert together.tries == (4, 1, 4, 1, 4)
-    first = together.first()
     for i, (target, which) in enumerate(zip(wanted, of, strict=True)):
-        alone = usual.shrink(dense, [5, 6], [target], [which]).first()
+        alone = usual.shrink(dense, [5, 6], [target], [which])
         assert sum(int(mask[0].sum()) for mask in alone.masks.values()) == target
-        assert alike(alone, 0, first, i)
+        assert alike(alone, 0, together, i)
     two = maker(teachers=2)
     both = two.shrink(dense, [5, 6], [300, 40])
     assert alike(both, 0, two.shrink(dense, [5, 6], [300]), 0)
@@ -134,7 +150,7 @@ def test_who_teaches_whom() -> None:
 
 
 def test_only_what_keeps_less_than_a_hundredth_is_taught_unless_told() -> None:
-    usual = dataclasses.replace(course(tries=1), teachers=None)
+    usual = course(teachers=None)
     for keep, teachers in ((40, 1), (TENTH, 0)):
         seen: set[str] = set()
         step = made(usual, keep=keep, watch=lambda now, _, seen=seen: seen.add(now)).small.history
@@ -145,7 +161,7 @@ def test_only_what_keeps_less_than_a_hundredth_is_taught_unless_told() -> None:
 
 def test_a_search_has_one_teacher_for_all_it_tries() -> None:
     seen: list[tuple[str, int]] = []
-    usual = dataclasses.replace(course(tries=1), teachers=None)
+    usual = course(teachers=None)
     outcome = made(
         usual, at_least=0.3, watch=lambda now, each: seen.append((now, each.epochs_done))
     )

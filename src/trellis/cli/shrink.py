@@ -61,9 +61,9 @@ Out = Annotated[
 CourseName = Annotated[
     Literal["default", "quick"],
     arg(
-        help="default: 8,000 steps in all, on batches of 128, or 12,000 to keep less than a "
-        "hundredth, with eight tries at the last 2,200: seconds on a GPU, many minutes on a CPU. "
-        "quick: 720 steps and one try, for a first look."
+        help="default: 8,000 steps in all, on batches of 128, 12,000 to keep less than a "
+        "hundredth, 16,000 to keep less than a thousandth: seconds on a GPU, many minutes on a "
+        "CPU. quick: 720 steps, for a first look."
     ),
 ]
 OwnFrame = Annotated[
@@ -83,16 +83,6 @@ NoMirror = Annotated[
         help="Never exchange left and right. Without this, half of the variants do, if the "
         "skeleton has a mirror image and the recordings say that it means nothing (no two actions "
         "are each other's)."
-    ),
-]
-Tries = Annotated[
-    int | None,
-    arg(
-        metavar="N",
-        help="Make so many networks, side by side, and take the one that fits the training "
-        "recordings best. They are one for three fifths of pruning. By default 8 to keep less than "
-        "a hundredth, or else one (all such fit them), and one where quick. On a CPU, fewer are "
-        "faster.",
     ),
 ]
 TeacherCount = Annotated[
@@ -133,7 +123,6 @@ def shrink(
     frame: OwnFrame = None,
     size: OwnSize = None,
     no_mirror: NoMirror = False,
-    tries: Tries = None,
     teachers: TeacherCount = None,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
@@ -150,7 +139,7 @@ def shrink(
     Killed? The same command goes on where it stopped, and ends with the same model. Then
     `trellis evaluate small/model wave.csv`, or open small/report.html.
     """
-    settings = _course(course, length, teachers, tries, mirror=not no_mirror)
+    settings = _course(course, length, teachers, mirror=not no_mirror)
     place = chosen_device(device, precision)
     asked = _asked(sparsity, keep, at_least)
     folder = _folder(data, asked, seed, fold) if out is None else out
@@ -200,13 +189,10 @@ def _held(folder: Path) -> Iterator[None]:
                 each.rmdir()
 
 
-def _course(
-    name: str, length: float, teachers: int | None, tries: int | None, *, mirror: bool
-) -> Course:
+def _course(name: str, length: float, teachers: int | None, *, mirror: bool) -> Course:
     if not (math.isfinite(length) and length > 0):
         raise TrellisError(f"--length {length!r}: give a number above 0, such as 0.5")
-    given = {"teachers": teachers, "tries": tries}
-    told = {key: value for key, value in given.items() if value is not None}
+    told = {} if teachers is None else {"teachers": teachers}
     return course_named(name, mirror=mirror, **told).times(length)
 
 
@@ -278,7 +264,7 @@ def _summary(folder: Path, made: Outcome) -> dict[str, Any]:
         "met": made.met,
         "dense": made.dense.history[-1]["metrics"],
         "small": made.small.history[-1]["metrics"],
-        "losses": made.small.history[-1]["losses"],
+        "loss": made.small.history[-1]["loss"],
         "curve": [point.to_dict() for point in made.curve],
     }
 

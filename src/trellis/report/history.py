@@ -27,10 +27,10 @@ def commands(
     >>> quick = {"recipe": {"name": "quick", "epochs": 5}}
     >>> commands([train | quick], {"heads": 2, "blocks": 1}, {})
     ['trellis train hands45 --fold 1:1 --recipe quick --epochs 5 --seed 3 --heads 2 --out dense']
-    >>> course = {"tries": 2, "teachers": None}
+    >>> course = {"teachers": 2}
     >>> shrink = {"step": "shrink", "source": "hands45", "kept": 9, "course": course}
     >>> commands([shrink], {"basis": "chunks"}, {"basis": "cosines"})
-    ['trellis shrink --data hands45 --keep 9 --tries 2 --no-mirror --basis chunks']
+    ['trellis shrink --data hands45 --keep 9 --no-mirror --teachers 2 --basis chunks']
     """
     found, last = [], "dense"
     for step in history:
@@ -57,9 +57,8 @@ def commands(
             line += ["--course", "quick"] if course.endswith("quick") else []
             length = step.get("length", 1)
             line += ["--length", f"{length:g}"] if length != 1 else []
-            line += _odd(step, "tries", 1)
             line += [] if step.get("mirror") else ["--no-mirror"]
-            line += _odd(step, "teachers", 0)
+            line += _teachers(step)
             line += [*_training(step), *_architecture(architecture, **own)]
         else:
             continue
@@ -135,16 +134,16 @@ def left_and_right(step: Step) -> str | None:
     return f"{done}: {why}"
 
 
-def _odd(step: Step, name: str, before: int) -> list[str]:
-    """An option of a course, where it is not what the course takes by itself; ``before`` is what
-    one took that does not tell."""
+def _teachers(step: Step) -> list[str]:
+    """Those of a course, where they are not what it takes by itself. One that does not tell had
+    none."""
     course = step.get("course")
     if course is None:
         return []
     quick = str(step.get("recipe", {}).get("name")).endswith("quick")
-    given = course.get(name, before)
-    own = getattr(COURSES["quick" if quick else "default"], name)
-    return [] if given == own or given is None else [f"--{name}", str(given)]
+    given = course.get("teachers", 0)
+    own = COURSES["quick" if quick else "default"].teachers
+    return [] if given in (own, None) else ["--teachers", str(given)]
 
 
 def known(history: Sequence[Step], name: str) -> Any:

@@ -196,9 +196,6 @@ def _facts(
         found.append(("Taught by", taught_by(history[-1])))
         if sides := left_and_right(history[-1]):
             found.append(("Left and right", sides))
-        tries = len(history[-1].get("losses", ()))
-        if tries > 1:
-            found.append(("Chosen", f"of {tries} tries, by the loss on training recordings"))
     found += [(f"Step {n}: {step.get('step', '?')}", told(step)) for n, step in
               enumerate(history, 1)]  # fmt: skip
     found += spent(history)

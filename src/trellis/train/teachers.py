@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -43,14 +42,6 @@ class Teachers:
     @property
     def count(self) -> int:
         return len(next(iter(self.weights.values())))
-
-    def of(self, which: Sequence[int], networks: int) -> Teachers:
-        """Those of a stack of which network i is what was network ``which[i]`` of ``networks``."""
-        if not self.own:
-            return self
-        each = self.count // networks
-        at = [network * each + i for network in which for i in range(each)]
-        return replace(self, weights={name: weight[at] for name, weight in self.weights.items()})
 
     @torch.no_grad()
     def say(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -189,15 +189,11 @@ class Training:
             found |= {f"masks.{name}": mask for name, mask in self.masks.items()}
         return found
 
-    def follow(
-        self, other: Training, which: Sequence[int], changed: Callable[[Weights], Weights]
-    ) -> None:
-        """Stand where ``other`` stands, network i where its network ``which[i]`` does. ``changed``
-        makes of a stack of its pruned parameters (or of their masks, or averages) one for these
-        networks."""
-        at = torch.tensor(which, device=self.x.device)
+    def follow(self, other: Training, changed: Callable[[Weights], Weights]) -> None:
+        """Stand where ``other`` stands. ``changed`` makes of a stack of its pruned parameters (or
+        of their masks, or averages) one for these networks."""
         given = other.tensors()
-        found = {name: value[at] if value.dim() else value for name, value in given.items()}
+        found = dict(given)
         for kind in ("weights", "masks", "adam.mean", "adam.square"):
             mine = {name: f"{kind}.{name}" for name in self.masks}
             stack = changed({name: given[key] for name, key in mine.items() if key in given})

@@ -19,10 +19,8 @@ _USUAL = 600  # the recordings of a set that a recipe's epochs are meant for
 _FEWEST = 40  # epochs that a phase has, however many recordings there are
 _PLENTY = 100  # who keeps one connection in so many learns all, with hidden units to spare
 _FEW = 1000  # who keeps fewer than one in so many has been a network that keeps so many
-_TRIES = 4
 _MANY = 100  # networks, trained side by side: more than that is meant for something else
-_PARTING = 6  # tenths of pruning: until then all tries at a network are one
-_NARROWER = (7, 8, 9)  # of them: when many a filter is empty, and then many more
+_NARROWER = (6, 7, 8, 9)  # tenths of pruning: when many a filter is empty, and then many more
 _PHASES = ("epochs", "prune_epochs", "prune_every", "tune_epochs")
 
 
@@ -37,10 +35,6 @@ class Course:
     in the default recipe on labels that are no longer smoothed. The first renewal leaves at most
     ``surplus`` times as many connections as there will be (None: as many as the curve says), so
     that most of the time is spent where it is hard to say what to keep.
-    That is done ``tries`` times, and what fits the recordings best is taken: of networks that are
-    nearly too small, those that learn better are better. If None, four times for those that keep
-    less than a hundredth, and once for others, which all learn all. Tries are one network up to
-    three fifths of pruning (`stops`), and then see other variants of the recordings.
 
     Where left and right mean nothing (`mirror_of`), ``mirror`` exchanges them in half of the
     variants; an ``augmentation`` that mirrors by itself is left as it is.
@@ -63,7 +57,6 @@ class Course:
     augmentation: Augmentation | None = field(default_factory=Augmentation)
     mirror: bool = True
     drop: float = 0.3
-    tries: int | None = None
     teachers: int | None = None
     weight: float = 0.8
     temperature: float = 2.0
@@ -73,15 +66,10 @@ class Course:
     surplus: float | None = 30.0
 
     def __post_init__(self) -> None:
-        for name, least in (("teachers", 0), ("tries", 1)):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if not whole or not least <= value <= _MANY:
-                raise TrellisError(
-                    f"{name}={value!r} is not a whole number from {least} to {_MANY}"
-                )
+        count = self.teachers
+        whole = isinstance(count, int) and not isinstance(count, bool)
+        if count is not None and not (whole and 0 <= count <= _MANY):
+            raise TrellisError(f"teachers={count!r} is not a whole number from 0 to {_MANY}")
         for name in ("drop", "weight", "temperature", "sensitivity", "surplus"):
             value = getattr(self, name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -127,17 +115,6 @@ class Course:
         epochs["prune_every"] = max(round(epochs["prune_epochs"] / often), 1)
         return dataclasses.replace(self, recipe=dataclasses.replace(recipe, **epochs))
 
-    def tries_at(self, kept: int, total: int) -> int:
-        """How often a network is made that will keep so many of its ``total`` connections.
-
-        >>> course = course_named("default")
-        >>> course.tries_at(2_139, 2_139_024), course.tries_at(21_390, 2_139_024)
-        (4, 1)
-        """
-        if self.tries is not None:
-            return self.tries
-        return _TRIES if kept < self.hundredth(total) else 1
-
     def hundredth(self, total: int) -> int:
         """What a network with so many connections keeps to learn all, with units to spare."""
         return total // _PLENTY
@@ -182,14 +159,14 @@ class Course:
         return self.drop * max(1 + math.log10(kept * _PLENTY / total), 0)
 
     def stops(self, *, narrow: bool) -> list[int]:
-        """After how many epochs of pruning something changes: first tries part, and then networks
-        get more ``narrow``, if they do. The last is the end.
+        """After how many epochs of pruning networks get more ``narrow``, if they do. The last is
+        the end.
 
         >>> course = course_named("default")
         >>> course.stops(narrow=False), course.stops(narrow=True)
-        ([360, 600], [360, 420, 480, 540, 600])
+        ([600], [360, 420, 480, 540, 600])
         """
-        tenths = (_PARTING, *(_NARROWER if narrow else ()))
+        tenths = _NARROWER if narrow else ()
         end, every = self.recipe.prune_epochs, self.recipe.prune_every
         return [*sorted({end // every * tenth // 10 * every for tenth in tenths}), end]
 
@@ -238,7 +215,6 @@ COURSES = {
     "quick": Course(
         Recipe("shrink quick", **_SHORT, batch=100, **_RATES, **_COMMON),
         drop=0.0,
-        tries=1,
         teachers=0,
     ),
 }

@@ -28,7 +28,7 @@ from .stage import Kind, Stage, Start
 
 Watch = Callable[[str, Training], None]  # a phase's name and where it is
 _READS_UNITS = "dense.weight"  # of a GCN: classes are read from the units of its last block
-_APART = 1_000_003  # between seeds: of a network's phases and tries, and of teachers
+_APART = 1_000_003  # between seeds: of a network's phases, and of teachers
 _PARTS = ((2, 3), (5, 9), (11, 13))  # of that: in pruning and tuning; taught; and a step further
 
 
@@ -129,7 +129,7 @@ class Maker:
         name: str = "",
     ) -> Small:
         """Networks pruned to ``targets[i]`` connections and tuned, network i made of the dense
-        network ``of[i]`` (the first), all the course's tries at each (`Small.best`).
+        network ``of[i]`` (the first).
 
         ``seeds`` are those of the stack of dense networks. Who has teachers is taught by what was
         made of its own dense network, and of those that follow it. Who keeps less than its teachers
@@ -144,10 +144,9 @@ class Maker:
             mine = [i for i, each in enumerate(kinds) if each == kind]
             which, wanted = [of[i] for i in mine], [targets[i] for i in mine]
             start, teachers = self._begun(dense, seeds, which, kind)
-            tries = [self.course.tries_at(target, self.connections) for target in wanted]
             own = kind.name if len(set(kinds)) > 1 else ""
             theirs = [seeds[i] for i in which]
-            found.append(self._shrunk(f"{name} {own}", start, wanted, theirs, tries, teachers))
+            found.append(self._shrunk(f"{name} {own}", start, wanted, theirs, teachers))
             order += mine
         back = sorted(range(len(order)), key=order.__getitem__)
         return found[0] if len(found) == 1 else Small.joined(found).of(back)
@@ -197,8 +196,7 @@ class Maker:
         key = kept, *seeds
         if key not in self._steps:
             start, teachers = begun()
-            many = [kept] * len(seeds)
-            made = self._shrunk(name, start, many, seeds, [1] * len(seeds), teachers)
+            made = self._shrunk(name, start, [kept] * len(seeds), seeds, teachers)
             if not all(weight.isfinite().all() for weight in made.weights.values()):
                 raise came_to_nothing(f"the network with {kept:,} connections that comes first")
             self._steps[key] = made
@@ -206,56 +204,48 @@ class Maker:
 
     def _shrunk(
         self, name: str, start: Start, targets: Sequence[int], seeds: Sequence[int],
-        tries: Sequence[int], teachers: Teachers | None = None,
+        teachers: Teachers | None = None,
     ) -> Small:  # fmt: skip
         """Pruned and tuned. Who is taught or goes on sees other variants than were seen before."""
         phases = [" ".join([phase, *name.split()]) for phase in ("pruning", "tuning")]
         further = start.kept is not None and start.kept < self.hundredth
-        apart = [_APART // part for part in _PARTS[(teachers is not None) + further]]
-        pruned = self._pruned(phases[0], start, targets, seeds, tries, teachers, apart[0])
+        parts = _PARTS[(teachers is not None) + further]
+        pruning, tuning = ([seed + _APART // part for seed in seeds] for part in parts)
+        pruned = self._pruned(phases[0], start, targets, pruning, teachers)
         weights, masks = (
             pruned.whole(each) for each in (pruned.training.weights, pruned.training.masks)
         )
-        tuning = self._stage(
-            weights, _of_tries(seeds, tries, apart[1]), _repeated(targets, tries),
-            self._narrow(masks), masks=masks, tune=True,
-            teachers=_of(teachers, _repeated(range(len(targets)), tries), len(targets)),
+        last = self._stage(
+            weights, tuning, targets, self._narrow(masks),
+            masks=masks, tune=True, teachers=teachers,
         )  # fmt: skip
-        self._run(phases[1], tuning.training, part=1)
-        tuned = tuning.whole(tuning.training.weights)
-        return Small(tuned, masks, losses(self.forward, tuned, self.x, self.y), tuple(tries))
+        self._run(phases[1], last.training)
+        tuned = last.whole(last.training.weights)
+        return Small(tuned, masks, losses(self.forward, tuned, self.x, self.y))
 
     def _pruned(
         self, phase: str, start: Start, targets: Sequence[int], seeds: Sequence[int],
-        tries: Sequence[int], teachers: Teachers | None, apart: int,
+        teachers: Teachers | None,
     ) -> Stage:  # fmt: skip
-        """The end of pruning, for ``tries[i]`` tries at network i, which are one network until they
-        part. A CPU leaves out on the way what is no longer used."""
-        once = [1] * len(targets)
+        """The end of pruning. A CPU leaves out on the way what is no longer used."""
         narrows = self.device.type == "cpu" and self.course.method in PATHS
+        shrinking = self.shrinking(targets, start.kept)
         stage = self._stage(
-            {key: weight.clone() for key, weight in start.weights.items()},
-            _of_tries(seeds, once, apart), targets,
-            self._narrow(start.masks) if narrows else None, masks=start.masks,
-            shrinking=self.shrinking(targets, start.kept), teachers=teachers,
+            {key: weight.clone() for key, weight in start.weights.items()}, seeds, targets,
+            self._narrow(start.masks) if narrows else None,
+            masks=start.masks, shrinking=shrinking, teachers=teachers,
         )  # fmt: skip
         first, *others = self.course.stops(narrow=narrows)
         self._run(phase, stage.training, first)
-        which = _repeated(range(len(targets)), tries)
-        wanted = _repeated(targets, tries)
-        theirs = _of(teachers, which, len(targets))
         for number, stop in enumerate(others, 1):
             before = stage
-            masks = before.whole(before.training.masks, which)
             stage = self._stage(
-                before.whole(before.training.weights, which),
-                _of_tries(seeds, tries, apart), wanted,
-                self._narrow(masks) if narrows else None,
-                shrinking=self.shrinking(wanted, start.kept), teachers=theirs,
+                before.whole(before.training.weights), seeds, targets,
+                self._narrow(before.whole(before.training.masks)),
+                shrinking=shrinking, teachers=teachers,
             )  # fmt: skip
-            stage.training.follow(before.training, which, partial(stage.taken, before, which))
+            stage.training.follow(before.training, partial(stage.taken, before))
             self._run(phase, stage.training, stop, number)
-            which = list(range(len(which)))
         return stage
 
     def _narrow(self, masks: Mapping[str, Tensor] | None) -> Narrow | None:
@@ -296,28 +286,21 @@ class Maker:
         return Stage(training, narrow)
 
     def _run(self, phase: str, training: Training, until: int | None = None, part: int = 0) -> None:
-        """Train, and keep checkpoints: up to where tries part, the same for any number of them."""
+        """Train, and keep a checkpoint of each ``part`` of a phase."""
         path = None
         phase = self.called + phase
         if self.folder is not None:
-            own = f".{part}.{len(training.seeds)}" if part else ""
+            own = f".{part}" if part else ""
             path = self.folder / f".{phase.replace(' ', '-')}{own}.safetensors"
         watch = self.watch
         seconds = run(
             training,
             path,
-            about=self.about | {"phase": phase, "course": self._course()},
+            about=self.about | {"phase": phase, "course": self.course.to_dict()},
             until=until,
             watch=None if watch is None else lambda each: watch(phase, each),
         )
         self.took[phase] = self.took.get(phase, 0.0) + seconds
-
-    def _course(self) -> dict[str, Any]:
-        """What a phase depends on. How many tries there are shows in its seeds, and what comes
-        before they part is the same for any number of them."""
-        found = self.course.to_dict()
-        del found["tries"]
-        return found
 
     def _fresh(self, seed: int) -> GCN:
         """The network that a seed starts from: the same on every device."""
@@ -330,20 +313,3 @@ class Maker:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return GCN(**given.sizes)
-
-
-def _of(teachers: Teachers | None, which: Sequence[int], networks: int) -> Teachers | None:
-    return None if teachers is None else teachers.of(which, networks)
-
-
-def _repeated(each: Sequence[int], tries: Sequence[int]) -> list[int]:
-    return [one for one, times in zip(each, tries, strict=True) for _ in range(times)]
-
-
-def _of_tries(seeds: Sequence[int], tries: Sequence[int], phase: int) -> list[int]:
-    """The seeds of all tries in a phase."""
-    return [
-        seed + phase + i * (_APART // 7)
-        for seed, times in zip(seeds, tries, strict=True)
-        for i in range(times)
-    ]

@@ -96,16 +96,15 @@ def shrink(
         whole.shrinking([target])  # refused before anybody has waited
     else:
         alike = replace(
-            course, tries=1, mirror=False, augmentation=whole.course.augmentation
-        )  # one try at each, so that what is made in the end is rather better than was promised
+            course, mirror=False, augmentation=whole.course.augmentation
+        )  # as all the recordings have told
         learn, judge = held_out(labels, fold.train, seed)
         trial = maker(learn, alike, "search: ")
         target, curve, met = _searched(trial, data, labels, judge, at_least, least, seed)
-    dense, tried = _made(whole, target, seed)
-    losses = [round(loss, 4) if math.isfinite(loss) else None for loss in tried.losses.tolist()]
-    if not any(loss is not None for loss in losses):
-        raise came_to_nothing("every try" if len(losses) > 1 else "it")
-    small = tried.best()
+    dense, small = _made(whole, target, seed)
+    loss = float(small.losses)
+    if not math.isfinite(loss):
+        raise came_to_nothing("the network")
     facts = {
         "source": data.source,
         "synthetic": data.synthetic,
@@ -131,7 +130,7 @@ def shrink(
     little = little.after(
         step="shrink", course=suited, recipe=recipe, kept=target,
         total=whole.connections, at_least=at_least,
-        losses=losses,  # of all tries
+        loss=round(loss, 4),
         teachers=whole.course.teachers_at(target, whole.connections),
         seconds=round(sum(sum(each.took.values()) for each in makers), 1),  # of a search, too
         metrics=metrics(little, data, fold), **facts,

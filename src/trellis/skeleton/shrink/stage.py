@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from torch import Tensor
@@ -45,12 +45,11 @@ class Stage(NamedTuple):
     training: Training
     narrow: Narrow | None
 
-    def whole(self, stack: Mapping[str, Tensor], which: Sequence[int] | None = None) -> Weights:
-        """Its weights or masks, as those of networks as they are; of some of them, if so told."""
-        found = dict(stack) if self.narrow is None else self.narrow.whole(stack)
-        return found if which is None else {name: each[which] for name, each in found.items()}
+    def whole(self, stack: Mapping[str, Tensor]) -> Weights:
+        """Its weights or masks, as those of networks as they are."""
+        return dict(stack) if self.narrow is None else self.narrow.whole(stack)
 
-    def taken(self, before: Stage, which: Sequence[int], stack: Mapping[str, Tensor]) -> Weights:
+    def taken(self, before: Stage, stack: Mapping[str, Tensor]) -> Weights:
         """Weights or masks of a stage ``before``, as this one has them."""
-        found = before.whole(stack, which)
+        found = before.whole(stack)
         return found if self.narrow is None else self.narrow.narrow(found)
