@@ -206,7 +206,7 @@ def settings(part: str, layout: skeleton.Layout) -> str:
     """A few letters that stand for all that a part is made with."""
     course, own = parts(COURSES["default"])[part]
     rules: list[Any] = [  # which hang on how much is kept, and on what recordings say
-        [rule(kept, 10**6) for rule in (course.dropped, course.teachers_at, course.steps)]
+        [rule(kept, 10**6) for rule in (course.dropped, course.teachers_at, course.waypoints)]
         for kept in (10**5, 10**4, 10**3, 500)
     ]
     told = course.to_dict(), rules, (SHARE, TOLD, STILL), options_for(layout) | own

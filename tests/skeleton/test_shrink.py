@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -117,10 +117,10 @@ def test_to_remove_99_percent_is_to_keep_a_hundredth(total: int) -> None:
     usual = course_named("default")
     for removed, little in ((0.9, False), (0.99, False), (0.991, True), (0.999, True)):
         kept = budget(total, removed)
-        assert bool(usual.teachers_at(kept, total)) == bool(usual.steps(kept, total)) == little
+        assert bool(usual.teachers_at(kept, total)) == bool(usual.waypoints(kept, total)) == little
         assert (usual.dropped(kept, total) < usual.drop) == little
-    assert len(usual.steps(budget(total, 0.999), total)) == 1
-    assert len(usual.steps(budget(total, 0.9995), total)) == 2
+    assert len(usual.waypoints(budget(total, 0.999), total)) == 1
+    assert len(usual.waypoints(budget(total, 0.9995), total)) == 2
 
 
 def test_a_network_that_came_to_nothing_is_not_written() -> None:
@@ -128,6 +128,15 @@ def test_a_network_that_came_to_nothing_is_not_written() -> None:
         patch.setattr(making, "losses", lambda *given: losses(*given) * torch.nan)
         with pytest.raises(TrellisError, match="came to nothing: the loss of the network is not"):
             made(keep=60)
+    for rate, message in (
+        ("rate", "nothing: the loss of a network, in the phase 'training', is not a finite"),
+        ("prune_rate", r"after 4 epochs of pruning, '.*' or its gradient is not finite: training"),
+        ("tune_rate", "nothing: the loss of a network, in the phase 'tuning', is not a finite"),
+    ):
+        usual, high = course(teachers=0), cast("dict[str, Any]", {rate: 1e30})
+        wild = dataclasses.replace(usual.recipe, **high)
+        with pytest.raises(TrellisError, match=message):
+            made(dataclasses.replace(usual, recipe=wild), keep=60)
 
 
 @pytest.mark.parametrize(("name", "tuned"), [("default", 0.0), ("quick", 0.1)])

@@ -1,4 +1,4 @@
-"""Networks that learn from what keeps a hundredth, and go on from it step by step."""
+"""Networks that learn from what keeps a hundredth, and go on from it by way of others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trellis.train import Training, Weights
 
 TOTAL = 3 * 16 + 3 * 18 * 8 + 3 * 4 * 3 * 8
 TENTH = TOTAL // 10
-STEP = TOTAL // 16  # 48
+WAYPOINT = TOTAL // 16  # 48
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +72,7 @@ def test_who_keeps_less_goes_on_from_its_first_teacher() -> None:
     assert not inside(larger, 0, teachers, 0) and not inside(at_once, 0, teachers, 0)
 
 
-def test_who_keeps_less_than_a_thousandth_is_made_in_steps() -> None:
+def test_who_keeps_less_than_a_thousandth_goes_by_way_of_it() -> None:
     """It goes on from what keeps a thousandth, as that is made by itself, but sees other variants
     of the recordings."""
     seen: dict[str, list[int]] = {}
@@ -82,22 +82,24 @@ def test_who_keeps_less_than_a_thousandth_is_made_in_steps() -> None:
 
     usual = maker(teachers=None, watch=watch)
     dense = usual.train([5, 6])
-    step = usual.shrink(dense, [5, 6], [STEP])  # the first alone
+    step = usual.shrink(dense, [5, 6], [WAYPOINT])  # the first alone
     small = usual.shrink(dense, [5, 6], [40])
     assert inside(small, 0, step, 0) and inside(step, 0, usual.teachers(dense, [5, 6]), 0)
     assert len({seeds[0] for seeds in seen.values()}) == len(seen) == 7
-    assert seen[f"pruning to {STEP}"] == [5 + 1_000_003 // 5] and f"tuning to {STEP}" in seen
+    assert (
+        seen[f"pruning to {WAYPOINT}"] == [5 + 1_000_003 // 5] and f"tuning to {WAYPOINT}" in seen
+    )
     before = dict(seen)
     seen.clear()
     usual.shrink(dense, [5, 6], [38])
-    assert seen == {"pruning": before["pruning"], "tuning": before["tuning"]}  # steps made once
+    assert seen == {"pruning": before["pruning"], "tuning": before["tuning"]}  # the others once
     for changes in ({"teachers": 0}, {"curve": "one-shot"}):
         at_once = maker(**changes).shrink(dense, [5, 6], [40])
         assert not inside(at_once, 0, step, 0)
 
 
-@pytest.mark.parametrize("phase", [f"pruning to {STEP}", f"tuning to {STEP}"])
-def test_killed_in_a_step_it_goes_on_and_ends_the_same(phase: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("phase", [f"pruning to {WAYPOINT}", f"tuning to {WAYPOINT}"])
+def test_killed_at_a_waypoint_it_goes_on_and_ends_the_same(phase: str, tmp_path: Path) -> None:
     def kill(now: str, training: Training) -> None:
         if (now, training.epochs_done) == (phase, 14):
             raise KeyboardInterrupt
@@ -176,7 +178,8 @@ def test_a_teacher_that_came_to_nothing_is_not_listened_to() -> None:
     wild = dataclasses.replace(given, recipe=dataclasses.replace(given.recipe, tune_rate=1e30))
     for keep in (40, 300):
         with pytest.raises(
-            TrellisError, match=rf"the loss of the network with {TENTH} connections that "
+            TrellisError,
+            match=r"loss of a network, in the phase 'tuning teachers', is not a finite",
         ):
             made(wild, keep=keep)
 

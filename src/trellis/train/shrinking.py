@@ -137,6 +137,13 @@ class Shrinking:
         if self.sensitivity:
             for name, value in worth.items():  # what never had a gradient is worth something still
                 value.mul_((squares[name].sqrt() + _TINY) ** self.sensitivity)
+        for name, value in worth.items():
+            if not value.isfinite().all():
+                raise TrellisError(
+                    f"after {epoch} epochs of pruning, {name!r} or its gradient is not finite: "
+                    "training came to nothing. Lower the rate, or look for inputs that are too "
+                    "large"
+                )
         return self.choose(worth, kept, [plan.budget(epoch) for plan in self.plans])
 
     def whole(self, weights: Stacked) -> dict[str, Tensor]:

@@ -50,7 +50,7 @@ class Course:
     much those are flattened. If None, a network that keeps less than a hundredth has one, and
     others have none. Who keeps less than its teachers goes on from the first of them, and so learns
     from what it was itself; who keeps less than a thousandth is first made, in the same way, one
-    that keeps a thousandth (`steps`).
+    that keeps a thousandth (`waypoints`).
     """
 
     recipe: Recipe
@@ -130,15 +130,15 @@ class Course:
             return self.teachers
         return 1 if kept < self.hundredth(total) else 0
 
-    def steps(self, kept: int, total: int) -> list[int]:
+    def waypoints(self, kept: int, total: int) -> list[int]:
         """What a network keeps, pruned and tuned, on its way to so many of its ``total``
         connections: a hundredth, then a thousandth, if it will keep less. Who is not taught, or is
         pruned at once, goes there at once.
 
         >>> course = course_named("default")
-        >>> course.steps(1_069, 2_139_024), course.steps(2_139, 2_139_024)
+        >>> course.waypoints(1_069, 2_139_024), course.waypoints(2_139, 2_139_024)
         ([21390, 2139], [21390])
-        >>> course.steps(21_390, 2_139_024), course_named("quick").steps(1_069, 2_139_024)
+        >>> course.waypoints(21_390, 2_139_024), course_named("quick").waypoints(1_069, 2_139_024)
         ([], [])
         """
         if self.teachers_at(kept, total) == 0 or self.curve == "one-shot":

@@ -67,7 +67,7 @@ class Maker:
         self.device, self.precision = torch.device(device), precision
         self.x, self.y = x.to(self.device), y.to(self.device)
         self.folder, self.watch, self.called = folder, watch, called
-        self._steps: dict[tuple[int, ...], Small] = {}  # by what they keep, and their seeds
+        self._made: dict[tuple[int, ...], Small] = {}  # by what they keep, and their seeds
         self.took: dict[str, float] = {}  # seconds, by phase
         self.about = dict(about or {}) | {
             "architecture": recogniser.model.described(),
@@ -106,7 +106,7 @@ class Maker:
     def teachers(self, dense: Weights, seeds: Sequence[int]) -> Small:
         """What teaches: a network that keeps a hundredth, made of each of the dense ones. Made
         once."""
-        return self._step("teachers", self.hundredth, seeds, lambda: (Start(dense), None))
+        return self._once("teachers", self.hundredth, seeds, lambda: (Start(dense), None))
 
     def shrinking(self, targets: Sequence[int], begin: int | None = None) -> Shrinking:
         """When how much goes, of ``begin`` connections or all. A target that cannot be promised is
@@ -133,7 +133,7 @@ class Maker:
 
         ``seeds`` are those of the stack of dense networks. Who has teachers is taught by what was
         made of its own dense network, and of those that follow it. Who keeps less than its teachers
-        do goes on from the first of them, in the course's steps.
+        do goes on from the first of them, by way of the course's waypoints.
         """
         self.shrinking(targets)  # refused before anybody has waited
         of = [0] * len(targets) if of is None else of
@@ -153,7 +153,7 @@ class Maker:
 
     def _kind(self, target: int) -> Kind:
         course, total = self.course, self.connections
-        return Kind(course.teachers_at(target, total), tuple(course.steps(target, total)))
+        return Kind(course.teachers_at(target, total), tuple(course.waypoints(target, total)))
 
     def _begun(
         self, dense: Weights, seeds: Sequence[int], which: Sequence[int], kind: Kind
@@ -168,9 +168,9 @@ class Maker:
                 f"{len(seeds)}"
             )
         course, made = self.course, self.teachers(dense, seeds)
-        if kind.steps:
-            first = self._on_the_way(dense, seeds, which, kind.steps[-1])
-            start = Start(first.weights, first.masks, kind.steps[-1])
+        if kind.waypoints:
+            first = self._on_the_way(dense, seeds, which, kind.waypoints[-1])
+            start = Start(first.weights, first.masks, kind.waypoints[-1])
         theirs = made.of([(i + j) % len(seeds) for i in which for j in range(kind.teachers)])
         narrow = self._narrow(theirs.masks)
         weights = theirs.weights if narrow is None else narrow.narrow(theirs.weights)
@@ -185,22 +185,22 @@ class Maker:
             return self.teachers(dense, seeds).of(which)
         once = sorted(set(which))
         begun = partial(self._begun, dense, seeds, once, self._kind(kept))
-        made = self._step(f"to {kept}", kept, [seeds[i] for i in once], begun)
+        made = self._once(f"to {kept}", kept, [seeds[i] for i in once], begun)
         return made.of([once.index(i) for i in which])
 
-    def _step(
+    def _once(
         self, name: str, kept: int, seeds: Sequence[int],
         begun: Callable[[], tuple[Start, Teachers | None]],
     ) -> Small:  # fmt: skip
         """Networks that others are made of, or learn from: one for each seed, made once."""
         key = kept, *seeds
-        if key not in self._steps:
+        if key not in self._made:
             start, teachers = begun()
             made = self._shrunk(name, start, [kept] * len(seeds), seeds, teachers)
             if not all(weight.isfinite().all() for weight in made.weights.values()):
                 raise came_to_nothing(f"the network with {kept:,} connections that comes first")
-            self._steps[key] = made
-        return self._steps[key]
+            self._made[key] = made
+        return self._made[key]
 
     def _shrunk(
         self, name: str, start: Start, targets: Sequence[int], seeds: Sequence[int],
@@ -301,6 +301,8 @@ class Maker:
             watch=None if watch is None else lambda each: watch(phase, each),
         )
         self.took[phase] = self.took.get(phase, 0.0) + seconds
+        if not training.loss.isfinite().any():
+            raise came_to_nothing(f"a network, in the phase {phase!r},")
 
     def _fresh(self, seed: int) -> GCN:
         """The network that a seed starts from: the same on every device."""

@@ -22,20 +22,20 @@ class Start(NamedTuple):
 
 class Kind(NamedTuple):
     """How a network is made: by how many ``teachers`` it is taught, and what it keeps, for a while,
-    in the ``steps`` on its way.
+    at the ``waypoints`` on its way.
 
     >>> Kind(0, ()).name, Kind(4, ()).name, Kind(1, (21_390, 2_139)).name
     ('', 'taught', 'from 2139')
     """
 
     teachers: int
-    steps: tuple[int, ...]
+    waypoints: tuple[int, ...]
 
     @property
     def name(self) -> str:
         """What its phases are called, beside those of other kinds."""
-        if self.steps:
-            return f"from {self.steps[-1]}"
+        if self.waypoints:
+            return f"from {self.waypoints[-1]}"
         return "taught" if self.teachers else ""
 
 
