@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from rules import rules
 
 from trellis import skeleton
 from trellis.select.budget import budget
@@ -259,6 +260,7 @@ def settings(variant: Variant, options: argparse.Namespace) -> str:
         variant.course.times(options.length).to_dict(), *variant[1:],
         [options_for(layout) for layout in (FPHA, NW_UCLA)],
         options.seeds, options.sparsity, options.precision, options.held,
+        rules(variant.course),
     )  # fmt: skip
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
 

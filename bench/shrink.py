@@ -26,12 +26,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from rules import rules
 
 from trellis import skeleton
 from trellis.select.budget import budget
 from trellis.skeleton.choosing import chooser
 from trellis.skeleton.shrink import COURSES, Course, Maker, options_for
-from trellis.skeleton.shrink.mirror import SHARE, STILL, TOLD
 from trellis.train import accuracies
 
 SPARSITIES = (0.9, 0.95, 0.99, 0.999, 0.9995)
@@ -205,11 +205,7 @@ def _chains(given: tuple[Any, ...]) -> dict[str, Any]:
 def settings(part: str, layout: skeleton.Layout) -> str:
     """A few letters that stand for all that a part is made with."""
     course, own = parts(COURSES["default"])[part]
-    rules: list[Any] = [  # which hang on how much is kept, and on what recordings say
-        [rule(kept, 10**6) for rule in (course.dropped, course.teachers_at, course.waypoints)]
-        for kept in (10**5, 10**4, 10**3, 500)
-    ]
-    told = course.to_dict(), rules, (SHARE, TOLD, STILL), options_for(layout) | own
+    told = course.to_dict(), rules(course), options_for(layout) | own
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -87,7 +87,8 @@ def test_who_keeps_less_than_a_thousandth_goes_by_way_of_it() -> None:
     assert inside(small, 0, step, 0) and inside(step, 0, usual.teachers(dense, [5, 6]), 0)
     assert len({seeds[0] for seeds in seen.values()}) == len(seen) == 7
     assert (
-        seen[f"pruning to {WAYPOINT}"] == [5 + 1_000_003 // 5] and f"tuning to {WAYPOINT}" in seen
+        seen[f"pruning to {WAYPOINT}"] == [5 + 1_000_003 // 5, 6 + 1_000_003 // 5]
+        and f"tuning to {WAYPOINT}" in seen
     )
     before = dict(seen)
     seen.clear()
@@ -113,6 +114,43 @@ def test_killed_at_a_waypoint_it_goes_on_and_ends_the_same(phase: str, tmp_path:
         keep=40, folder=tmp_path, watch=lambda now, each: seen.append((now, each.epochs_done))
     )
     assert seen[0] == (phase, 14) and same(resumed.small, made(keep=40).small)
+
+
+def test_a_search_of_many_at_once_goes_on_after_a_kill(tmp_path: Path) -> None:
+    """As on a GPU: networks of all kinds side by side, each kind in files of its own."""
+    phases: list[str] = []
+
+    def kill(now: str, training: Training) -> None:
+        phases.append(now)
+        if now.startswith("search: tuning") and now.endswith(f"from {WAYPOINT}"):
+            raise KeyboardInterrupt
+
+    usual = course(teachers=None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trellis.skeleton.shrink.run._TOGETHER", {"cpu": 32})
+        patch.setattr("trellis.train.checkpoint.EVERY", 0.0)
+        with pytest.raises(KeyboardInterrupt):
+            made(usual, at_least=0.3, folder=tmp_path, watch=kill)
+        done = set(phases)
+        phases.clear()
+        resumed = made(
+            usual, at_least=0.3, folder=tmp_path, watch=lambda now, _: phases.append(now)
+        )
+        clean = made(usual, at_least=0.3)
+    name, further = f"{TOTAL}-13", f"{TOTAL}-13 from {WAYPOINT}"
+    assert {f"search: pruning {name}", f"search: pruning {further}"} <= done
+    assert done & set(phases) == {f"search: tuning {further}"}
+    assert resumed.curve == clean.curve and same(resumed.small, clean.small)
+
+
+def test_waypoints_of_one_serve_another(tmp_path: Path) -> None:
+    x = torch.from_numpy(fresh().places([DATA.sequences[i] for i in FOLD.train]))
+    y = torch.from_numpy(DATA.labels[FOLD.train])
+    kept = Maker(fresh(), x, y, course(teachers=1), folder=tmp_path)
+    dense = kept.train([5, 6])
+    one, other = (kept.shrink(dense, [5, 6], [40], [i], name=str(i)) for i in (0, 1))
+    both = maker(teachers=1).shrink(dense, [5, 6], [40, 40], [0, 1])
+    assert alike(one, 0, both, 0) and alike(other, 0, both, 1)
 
 
 def test_a_stack_of_all_kinds_is_each_of_them_alone() -> None:
@@ -178,10 +216,14 @@ def test_a_teacher_that_came_to_nothing_is_not_listened_to() -> None:
     wild = dataclasses.replace(given, recipe=dataclasses.replace(given.recipe, tune_rate=1e30))
     for keep in (40, 300):
         with pytest.raises(
-            TrellisError,
-            match=r"loss of a network, in the phase 'tuning teachers', is not a finite",
+            TrellisError, match="in the phase 'tuning teachers' a network's numbers"
         ):
             made(wild, keep=keep)
+    alone = maker(teachers=0)
+    dense = alone.train([5, 6])
+    dense["dense.weight"][1] = torch.nan  # one of two is enough
+    with pytest.raises(TrellisError, match="in the phase 'pruning' a network's numbers"):
+        alone.shrink(dense, [5, 6], [300, 300], [0, 1])
 
 
 @pytest.mark.parametrize(

@@ -257,6 +257,7 @@ def _summary(folder: Path, made: Outcome) -> dict[str, Any]:
     return {
         "out": str(folder),
         "report": str(folder / PAGE),
+        "budget": made.budget,
         "kept": made.kept,
         "total": made.total,
         "sparsity": 1 - made.kept / made.total,
@@ -296,6 +297,7 @@ def _print(folder: Path, made: Outcome, data: Skeletons, fold: Fold) -> None:
         "",
         f"{described(data)}, fold {fold.name}: top-1 and mean-class on {len(fold.test):,} test "
         f"recordings, trained on {len(fold.train):,}; one seed.",
+        *_fewer(made),
         *_mirrored(made),
         *left_out_lines(data),
         f"wrote {folder / MODEL}, {folder / DENSE}",
@@ -315,6 +317,16 @@ def _tell(folder: Path, data: Skeletons, fold: Fold, *, quiet: bool) -> None:
         ) from error
 
 
+def _fewer(made: Outcome) -> list[str]:
+    """That there are fewer connections than were asked for, where that is so."""
+    if made.kept == made.budget:
+        return []
+    return [
+        f"{made.budget:,} connections were asked for: of what was left, no more than {made.kept:,} "
+        "could be kept so that all of them live."
+    ]
+
+
 def _mirrored(made: Outcome) -> list[str]:
     """What was found out about left and right, where there was anything to find."""
     said = left_and_right(made.small.history[-1])
@@ -327,7 +339,7 @@ def _verdict(made: Outcome) -> str:
     assert made.at_least is not None
     if made.met:
         return (
-            f"{made.kept:,} connections are the fewest of those tried that hold "
+            f"{made.budget:,} connections are the fewest of those tried that hold "
             f"{percent(made.at_least)} on the recordings held out; this network is now made from "
             "all training recordings:"
         )
@@ -335,5 +347,5 @@ def _verdict(made: Outcome) -> str:
     return (
         f"no network of this kind held {percent(made.at_least)} on the recordings held out: the "
         f"best had {percent(best)}, {100 * (made.at_least - best):.1f} points short. Here is one "
-        f"of its size, {made.kept:,} connections, made from all training recordings:"
+        f"of its size, {made.budget:,} connections, made from all training recordings:"
     )

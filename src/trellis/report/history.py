@@ -52,7 +52,8 @@ def commands(
             if kind == "train":  # the dense network of a course: the same whatever is kept of it
                 line += ["--sparsity", "0.5"]
             else:
-                line += ["--keep", str(step.get("kept"))] if least is None else [
+                asked = step.get("budget", step.get("kept"))
+                line += ["--keep", str(asked)] if least is None else [
                     "--at-least", f"{least:g}"]  # fmt: skip
             line += ["--course", "quick"] if course.endswith("quick") else []
             length = step.get("length", 1)

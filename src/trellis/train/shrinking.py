@@ -24,6 +24,10 @@ _TINY = 1e-12
 Stacked = Mapping[str, Tensor]  # by parameter name, (networks, *shape)
 
 
+class Diverged(TrellisError):
+    """Numbers are no longer finite: nothing can be chosen by them."""
+
+
 class Chooses(Protocol):
     """Which connections of every network of a stack to keep.
 
@@ -139,7 +143,7 @@ class Shrinking:
                 value.mul_((squares[name].sqrt() + _TINY) ** self.sensitivity)
         for name, value in worth.items():
             if not value.isfinite().all():
-                raise TrellisError(
+                raise Diverged(
                     f"after {epoch} epochs of pruning, {name!r} or its gradient is not finite: "
                     "training came to nothing. Lower the rate, or look for inputs that are too "
                     "large"

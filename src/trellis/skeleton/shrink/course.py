@@ -50,7 +50,7 @@ class Course:
     much those are flattened. If None, a network that keeps less than a hundredth has one, and
     others have none. Who keeps less than its teachers goes on from the first of them, and so learns
     from what it was itself; who keeps less than a thousandth is first made, in the same way, one
-    that keeps a thousandth (`waypoints`).
+    that keeps a thousandth (`waypoint`).
     """
 
     recipe: Recipe
@@ -130,20 +130,20 @@ class Course:
             return self.teachers
         return 1 if kept < self.hundredth(total) else 0
 
-    def waypoints(self, kept: int, total: int) -> list[int]:
-        """What a network keeps, pruned and tuned, on its way to so many of its ``total``
-        connections: a hundredth, then a thousandth, if it will keep less. Who is not taught, or is
-        pruned at once, goes there at once.
+    def waypoint(self, kept: int, total: int) -> int | None:
+        """What a network keeps, pruned and tuned, before it is pruned on to so many of its
+        ``total`` connections: a thousandth or else a hundredth, if it will keep less. Who is not
+        taught, or is pruned at once, has none.
 
         >>> course = course_named("default")
-        >>> course.waypoints(1_069, 2_139_024), course.waypoints(2_139, 2_139_024)
-        ([21390, 2139], [21390])
-        >>> course.waypoints(21_390, 2_139_024), course_named("quick").waypoints(1_069, 2_139_024)
-        ([], [])
+        >>> [course.waypoint(kept, 2_139_024) for kept in (1_069, 2_139, 21_390)]
+        [2139, 21390, None]
+        >>> course_named("quick").waypoint(1_069, 2_139_024)
         """
         if self.teachers_at(kept, total) == 0 or self.curve == "one-shot":
-            return []
-        return [total // part for part in (_PLENTY, _FEW) if kept < total // part]
+            return None
+        larger = [many for many in (total // _FEW, self.hundredth(total)) if many > kept]
+        return larger[0] if larger else None
 
     def dropped(self, kept: int, total: int) -> float:
         """The share of hidden units that every step leaves out of a network that will keep so many

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from ...errors import TrellisError
-from ...train import Forward, Teachers, Training, Weights, forward_of, losses, run, stack
+from ...train import Forward, Teachers, Training, Weights, forward_of, run, stack
 from ...train.dropping import Dropping
 from ...train.schedule import Schedule
-from ...train.shrinking import Chooses, Shrinking
+from ...train.shrinking import Chooses, Diverged, Shrinking
 from ..choosing import PATHS, chooser
 from ..fitting import feed_of, seeing
 from ..gcn import GCN
@@ -28,8 +28,8 @@ from .stage import Kind, Stage, Start
 
 Watch = Callable[[str, Training], None]  # a phase's name and where it is
 _READS_UNITS = "dense.weight"  # of a GCN: classes are read from the units of its last block
-_APART = 1_000_003  # between seeds: of a network's phases, and of teachers
-_PARTS = ((2, 3), (5, 9), (11, 13))  # of that: in pruning and tuning; taught; and a step further
+_APART = 1_000_003  # between the seeds of dense networks; the phases of one take shares of it:
+_FIRST, _TAUGHT, _FURTHER = (2, 3), (5, 9), (11, 13)  # of pruning and of tuning
 
 
 class Maker:
@@ -89,7 +89,7 @@ class Maker:
     @property
     def hundredth(self) -> int:
         """How many connections a network keeps that teaches: a hundredth, where that is enough."""
-        return max(self.course.hundredth(self.connections), self.choose.least)
+        return max(self.course.hundredth(self.connections), self.choose.least, 1)
 
     def train(self, seeds: Sequence[int]) -> Weights:
         """Dense networks, from the weights that their seeds start from."""
@@ -106,7 +106,7 @@ class Maker:
     def teachers(self, dense: Weights, seeds: Sequence[int]) -> Small:
         """What teaches: a network that keeps a hundredth, made of each of the dense ones. Made
         once."""
-        return self._once("teachers", self.hundredth, seeds, lambda: (Start(dense), None))
+        return self._once(self.hundredth, seeds, "teachers", lambda: (Start(dense), None))
 
     def shrinking(self, targets: Sequence[int], begin: int | None = None) -> Shrinking:
         """When how much goes, of ``begin`` connections or all. A target that cannot be promised is
@@ -133,7 +133,7 @@ class Maker:
 
         ``seeds`` are those of the stack of dense networks. Who has teachers is taught by what was
         made of its own dense network, and of those that follow it. Who keeps less than its teachers
-        do goes on from the first of them, by way of the course's waypoints.
+        do goes on from the first of them, by the course's waypoints.
         """
         self.shrinking(targets)  # refused before anybody has waited
         of = [0] * len(targets) if of is None else of
@@ -153,53 +153,49 @@ class Maker:
 
     def _kind(self, target: int) -> Kind:
         course, total = self.course, self.connections
-        return Kind(course.teachers_at(target, total), tuple(course.waypoints(target, total)))
+        return Kind(course.teachers_at(target, total), course.waypoint(target, total) or 0)
 
     def _begun(
         self, dense: Weights, seeds: Sequence[int], which: Sequence[int], kind: Kind
     ) -> tuple[Start, Teachers | None]:
         """Where networks of these dense ones begin, and their teachers."""
-        start = Start({name: weight[which] for name, weight in dense.items()})
-        if kind.teachers == 0:
-            return start, None
         if kind.teachers > len(seeds):
             raise TrellisError(
                 f"teachers={kind.teachers} need as many dense networks to be made of, not "
                 f"{len(seeds)}"
             )
-        course, made = self.course, self.teachers(dense, seeds)
-        if kind.waypoints:
-            first = self._on_the_way(dense, seeds, which, kind.waypoints[-1])
-            start = Start(first.weights, first.masks, kind.waypoints[-1])
-        theirs = made.of([(i + j) % len(seeds) for i in which for j in range(kind.teachers)])
+        if kind.waypoint:
+            first = self._on_the_way(dense, seeds, kind.waypoint).of(which)
+            start = Start(first.weights, first.masks, kind.waypoint)
+        else:
+            start = Start({name: weight[which] for name, weight in dense.items()})
+        if kind.teachers == 0:
+            return start, None
+        theirs = self.teachers(dense, seeds).of(
+            [(i + j) % len(seeds) for i in which for j in range(kind.teachers)]
+        )
         narrow = self._narrow(theirs.masks)
         weights = theirs.weights if narrow is None else narrow.narrow(theirs.weights)
-        said = self._forward(narrow)
+        said, course = self._forward(narrow), self.course
         return start, Teachers(said, weights, course.weight, course.temperature, own=True)
 
-    def _on_the_way(
-        self, dense: Weights, seeds: Sequence[int], which: Sequence[int], kept: int
-    ) -> Small:
-        """What networks of these dense ones are when they keep so much."""
+    def _on_the_way(self, dense: Weights, seeds: Sequence[int], kept: int) -> Small:
+        """What is made of each of the dense networks at a waypoint."""
         if kept == self.hundredth:
-            return self.teachers(dense, seeds).of(which)
-        once = sorted(set(which))
-        begun = partial(self._begun, dense, seeds, once, self._kind(kept))
-        made = self._once(f"to {kept}", kept, [seeds[i] for i in once], begun)
-        return made.of([once.index(i) for i in which])
+            return self.teachers(dense, seeds)
+        everyone = range(len(seeds))
+        begun = partial(self._begun, dense, seeds, everyone, self._kind(kept))
+        return self._once(kept, seeds, f"to {kept}", begun)
 
     def _once(
-        self, name: str, kept: int, seeds: Sequence[int],
+        self, kept: int, seeds: Sequence[int], name: str,
         begun: Callable[[], tuple[Start, Teachers | None]],
     ) -> Small:  # fmt: skip
-        """Networks that others are made of, or learn from: one for each seed, made once."""
+        """Networks that others go on or learn from: one for each seed, made once."""
         key = kept, *seeds
         if key not in self._made:
             start, teachers = begun()
-            made = self._shrunk(name, start, [kept] * len(seeds), seeds, teachers)
-            if not all(weight.isfinite().all() for weight in made.weights.values()):
-                raise came_to_nothing(f"the network with {kept:,} connections that comes first")
-            self._made[key] = made
+            self._made[key] = self._shrunk(name, start, [kept] * len(seeds), seeds, teachers)
         return self._made[key]
 
     def _shrunk(
@@ -209,8 +205,8 @@ class Maker:
         """Pruned and tuned. Who is taught or goes on sees other variants than were seen before."""
         phases = [" ".join([phase, *name.split()]) for phase in ("pruning", "tuning")]
         further = start.kept is not None and start.kept < self.hundredth
-        parts = _PARTS[(teachers is not None) + further]
-        pruning, tuning = ([seed + _APART // part for seed in seeds] for part in parts)
+        apart = _FURTHER if further else _FIRST if teachers is None else _TAUGHT
+        pruning, tuning = ([seed + _APART // share for seed in seeds] for share in apart)
         pruned = self._pruned(phases[0], start, targets, pruning, teachers)
         weights, masks = (
             pruned.whole(each) for each in (pruned.training.weights, pruned.training.masks)
@@ -220,8 +216,7 @@ class Maker:
             masks=masks, tune=True, teachers=teachers,
         )  # fmt: skip
         self._run(phases[1], last.training)
-        tuned = last.whole(last.training.weights)
-        return Small(tuned, masks, losses(self.forward, tuned, self.x, self.y))
+        return Small(last.whole(last.training.weights), masks)
 
     def _pruned(
         self, phase: str, start: Start, targets: Sequence[int], seeds: Sequence[int],
@@ -293,16 +288,19 @@ class Maker:
             own = f".{part}" if part else ""
             path = self.folder / f".{phase.replace(' ', '-')}{own}.safetensors"
         watch = self.watch
-        seconds = run(
-            training,
-            path,
-            about=self.about | {"phase": phase, "course": self.course.to_dict()},
-            until=until,
-            watch=None if watch is None else lambda each: watch(phase, each),
-        )
+        try:
+            seconds = run(
+                training,
+                path,
+                about=self.about | {"phase": phase, "course": self.course.to_dict()},
+                until=until,
+                watch=None if watch is None else lambda each: watch(phase, each),
+            )
+        except Diverged:
+            raise came_to_nothing(phase) from None
         self.took[phase] = self.took.get(phase, 0.0) + seconds
-        if not training.loss.isfinite().any():
-            raise came_to_nothing(f"a network, in the phase {phase!r},")
+        if not all(each.isfinite().all() for each in (training.loss, *training.weights.values())):
+            raise came_to_nothing(phase)
 
     def _fresh(self, seed: int) -> GCN:
         """The network that a seed starts from: the same on every device."""

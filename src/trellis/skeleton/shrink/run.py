@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from torch import Tensor
 from ...errors import TrellisError
 from ...masks import Masks
 from ...select.budget import budget as exact_budget
-from ...train import Weights, accuracies, unstack
+from ...train import Weights, accuracies, losses, unstack
 from ...train.provenance import hardware, versions
 from ..fitting import metrics
 from ..gcn import GCN
@@ -23,7 +22,7 @@ from ..skeletons import Fold, Indices, Skeletons
 from .course import Course
 from .maker import Maker, Watch
 from .search import Point, held_out, ladder, smallest
-from .small import Small, came_to_nothing
+from .small import Small
 
 _DENSE = "training"  # the phase of the dense networks
 _TOGETHER = {"cpu": 1, "cuda": 32}  # networks that train as fast as one
@@ -33,11 +32,13 @@ _TOGETHER = {"cpu": 1, "cuda": 32}  # networks that train as fast as one
 class Outcome:
     """A ``small`` recogniser and the ``dense`` one it was made of; ``curve`` is what a search
     measured, largest network first. ``met`` is whether the small one held what was asked of it
-    on the recordings held out; None where nothing was."""
+    on the recordings held out; None where nothing was. The small one has ``kept`` of ``total``
+    connections: ``budget`` was asked for, and fewer are kept where no more could live."""
 
     dense: Recogniser
     small: Recogniser
     kept: int
+    budget: int
     total: int
     curve: tuple[Point, ...] = ()
     at_least: float | None = None
@@ -102,9 +103,8 @@ def shrink(
         trial = maker(learn, alike, "search: ")
         target, curve, met = _searched(trial, data, labels, judge, at_least, least, seed)
     dense, small = _made(whole, target, seed)
-    loss = float(small.losses)
-    if not math.isfinite(loss):
-        raise came_to_nothing("the network")
+    kept = sum(int(mask.sum()) for mask in small.masks.values())
+    loss = float(losses(whole.forward, small.weights, whole.x, whole.y))
     facts = {
         "source": data.source,
         "synthetic": data.synthetic,
@@ -128,14 +128,13 @@ def shrink(
     )  # fmt: skip
     little = _recogniser(recogniser, model, small.weights, small.masks)
     little = little.after(
-        step="shrink", course=suited, recipe=recipe, kept=target,
-        total=whole.connections, at_least=at_least,
-        loss=round(loss, 4),
+        step="shrink", course=suited, recipe=recipe, budget=target, kept=kept,
+        total=whole.connections, at_least=at_least, loss=round(loss, 4),
         teachers=whole.course.teachers_at(target, whole.connections),
         seconds=round(sum(sum(each.took.values()) for each in makers), 1),  # of a search, too
         metrics=metrics(little, data, fold), **facts,
     )  # fmt: skip
-    return Outcome(large, little, target, whole.connections, curve, at_least, met)
+    return Outcome(large, little, kept, target, whole.connections, curve, at_least, met)
 
 
 def _made(maker: Maker, target: int, seed: int) -> tuple[Weights, Small]:

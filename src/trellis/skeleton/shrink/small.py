@@ -1,4 +1,4 @@
-"""Small networks, and what to say where they came to nothing."""
+"""Small networks, and what to say where there are none."""
 
 from __future__ import annotations
 
@@ -6,46 +6,39 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from ...errors import TrellisError
 from ...train import Weights
 
 
-def came_to_nothing(who: str) -> TrellisError:
-    """What to say of a loss that is no number."""
+def came_to_nothing(phase: str) -> TrellisError:
+    """What to say where numbers are no longer finite."""
     return TrellisError(
-        f"training came to nothing: the loss of {who} is not a finite number. Look for recordings "
-        "with wild coordinates (`trellis data info`)"
+        f"training came to nothing: in the phase {phase!r} a network's numbers are no longer "
+        "finite. Look for recordings with wild coordinates (`trellis data info`)"
     )
 
 
 class Small(NamedTuple):
-    """A stack of networks, their masks, and their losses on the recordings as they are (stack,)."""
+    """A stack of networks, and their masks."""
 
     weights: Weights
-    masks: dict[str, Tensor]
-    losses: Tensor
+    masks: Weights
 
     def of(self, which: Sequence[int]) -> Small:
         """Some of the networks, in the order in which they are named.
 
-        >>> small = Small({"w": torch.arange(3.0)}, {}, torch.zeros(3))
-        >>> small.of([2, 1, 2]).weights["w"]
-        tensor([2., 1., 2.])
+        >>> small = Small({"w": torch.arange(3.0)}, {"w": torch.tensor([True, False, True])})
+        >>> small.of([2, 1, 2])
+        Small(weights={'w': tensor([2., 1., 2.])}, masks={'w': tensor([ True, False,  True])})
         """
         at = list(which)
-        weights, masks = (
-            {name: tensor[at] for name, tensor in part.items()}
-            for part in (self.weights, self.masks)
-        )
-        return Small(weights, masks, self.losses[at])
+        return Small(*({name: each[at] for name, each in part.items()} for part in self))
 
     @classmethod
     def joined(cls, parts: Sequence[Small]) -> Small:
         """The networks of several stacks, one after another."""
-        weights, masks = (
+        return cls(*(
             {name: torch.cat([stack[name] for stack in stacks]) for name in stacks[0]}
-            for stacks in ([part.weights for part in parts], [part.masks for part in parts])
-        )
-        return cls(weights, masks, torch.cat([part.losses for part in parts]))
+            for stacks in zip(*parts, strict=True)
+        ))  # fmt: skip

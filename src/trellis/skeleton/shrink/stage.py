@@ -21,21 +21,21 @@ class Start(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """How a network is made: by how many ``teachers`` it is taught, and what it keeps, for a while,
-    at the ``waypoints`` on its way.
+    """How a network is made: by how many ``teachers`` it is taught, and how many connections the
+    ``waypoint`` has from which it goes on; 0 if that is the dense network.
 
-    >>> Kind(0, ()).name, Kind(4, ()).name, Kind(1, (21_390, 2_139)).name
+    >>> Kind(0).name, Kind(4).name, Kind(1, 2_139).name
     ('', 'taught', 'from 2139')
     """
 
     teachers: int
-    waypoints: tuple[int, ...]
+    waypoint: int = 0
 
     @property
     def name(self) -> str:
         """What its phases are called, beside those of other kinds."""
-        if self.waypoints:
-            return f"from {self.waypoints[-1]}"
+        if self.waypoint:
+            return f"from {self.waypoint}"
         return "taught" if self.teachers else ""
 
 
