@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from tests.skeleton.moving import arms
 from trellis.skeleton import Recogniser
 from trellis.skeleton.shrink import Course, Outcome, course_named, shrink
+from trellis.train import Training
 
 DATA = arms()
 (FOLD,) = DATA.folds
@@ -30,6 +33,29 @@ def fresh(**options: Any) -> Recogniser:
 def made(given: Course | None = None, **options: Any) -> Outcome:
     recogniser = options.pop("recogniser", None) or fresh()
     return shrink(recogniser, options.pop("data", DATA), FOLD, given or course(), **options)
+
+
+def killed_and_resumed(
+    phase: str, epoch: int, folder: Path, **options: Any
+) -> tuple[Outcome, tuple[str, int]]:
+    """What is made by a run that was killed there and begun again, and where it then went on."""
+
+    class Killed(Exception):
+        pass
+
+    def kill(now: str, training: Training) -> None:
+        if (now, training.epochs_done) == (phase, epoch):
+            raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trellis.train.checkpoint.EVERY", 0.0)
+        with pytest.raises(Killed):
+            made(folder=folder, watch=kill, **options)
+    seen: list[tuple[str, int]] = []
+    outcome = made(
+        folder=folder, watch=lambda now, each: seen.append((now, each.epochs_done)), **options
+    )
+    return outcome, seen[0]
 
 
 def same(ours: Recogniser, theirs: Recogniser) -> bool:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import trellis
-from tests.skeleton.small import DATA, EPOCHS, FOLD, course, fresh, made, same
+from tests.skeleton.small import DATA, EPOCHS, FOLD, course, fresh, killed_and_resumed, made, same
 from trellis import TrellisError
 from trellis.select.budget import budget
 from trellis.skeleton import evaluated
@@ -85,22 +85,8 @@ def test_the_same_seed_gives_the_same_network_and_another_another() -> None:
 def test_killed_in_any_phase_it_goes_on_and_ends_the_same(
     phase: str, epoch: int, tmp_path: Path
 ) -> None:
-    class Killed(Exception):
-        pass
-
-    def kill(now: str, training: Training) -> None:
-        if now == phase and training.epochs_done == epoch:
-            raise Killed
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("trellis.train.checkpoint.EVERY", 0.0)
-        with pytest.raises(Killed):
-            made(keep=60, folder=tmp_path, watch=kill)
-    seen: list[tuple[str, int]] = []
-    resumed = made(
-        keep=60, folder=tmp_path, watch=lambda now, each: seen.append((now, each.epochs_done))
-    )
-    assert seen[0] == (phase, epoch)  # the epoch that was not kept is done again, none before it
+    resumed, first = killed_and_resumed(phase, epoch, tmp_path, keep=60)
+    assert first == (phase, epoch)  # the epoch that was not kept is done again, none before it
     assert same(resumed.small, made(keep=60).small)
     with pytest.raises(TrellisError, match="another training"):
         made(keep=61, folder=tmp_path)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.skeleton.small import DATA, FOLD, course, fresh, made, same
+from tests.skeleton.small import DATA, FOLD, course, fresh, killed_and_resumed, made, same
 from trellis import TrellisError
 from trellis.skeleton.shrink import Maker, Small, course_named
 from trellis.train import Training, Weights
@@ -101,19 +101,8 @@ def test_who_keeps_less_than_a_thousandth_goes_by_way_of_it() -> None:
 
 @pytest.mark.parametrize("phase", [f"pruning to {WAYPOINT}", f"tuning to {WAYPOINT}"])
 def test_killed_at_a_waypoint_it_goes_on_and_ends_the_same(phase: str, tmp_path: Path) -> None:
-    def kill(now: str, training: Training) -> None:
-        if (now, training.epochs_done) == (phase, 14):
-            raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("trellis.train.checkpoint.EVERY", 0.0)
-        with pytest.raises(KeyboardInterrupt):
-            made(keep=40, folder=tmp_path, watch=kill)
-    seen: list[tuple[str, int]] = []
-    resumed = made(
-        keep=40, folder=tmp_path, watch=lambda now, each: seen.append((now, each.epochs_done))
-    )
-    assert seen[0] == (phase, 14) and same(resumed.small, made(keep=40).small)
+    resumed, first = killed_and_resumed(phase, 14, tmp_path, keep=40)
+    assert first == (phase, 14) and same(resumed.small, made(keep=40).small)
 
 
 def test_a_search_of_many_at_once_goes_on_after_a_kill(tmp_path: Path) -> None:
