@@ -78,6 +78,7 @@ VARIANTS = {
     "smoothed to the end": retrained(tune_smoothing=None),
     "nothing dropped": Variant(replace(COURSE, drop=0.0)),
     "0.5 dropped": Variant(replace(COURSE, drop=0.5)),
+    "agreement 1": Variant(replace(COURSE, agreement=1.0)),
     "not mirrored": Variant(replace(COURSE, mirror=False)),
     "rotation 45": Variant(
         replace(COURSE, augmentation=replace(AUGMENTATION, rotation=(45.0, 45.0, 45.0)))
@@ -113,6 +114,10 @@ VARIANTS = {
     "whole, gradient to the power 0.75": Variant(replace(WHOLE, sensitivity=0.75)),
     "whole, nothing dropped": Variant(replace(WHOLE, drop=0.0)),
     "whole, 0.5 dropped": Variant(replace(WHOLE, drop=0.5)),
+    "whole, agreement 0.5": Variant(replace(WHOLE, agreement=0.5)),
+    "whole, agreement 1": Variant(replace(WHOLE, agreement=1.0)),
+    "whole, agreement 2": Variant(replace(WHOLE, agreement=2.0)),
+    "whole, agreement 3": Variant(replace(WHOLE, agreement=3.0)),
     "whole, twice as long": Variant(WHOLE.times(2)),
     "whole, nothing dropped, twice as long": Variant(replace(WHOLE, drop=0.0).times(2)),
     "not taught": Variant(replace(COURSE, teachers=0)),

@@ -12,8 +12,6 @@ _TOTAL = 10**6
 
 def rules(course: Course) -> list[Any]:
     """Those that hang on how much is kept, and on what recordings say."""
-    kept = [
-        [rule(kept, _TOTAL) for rule in (course.dropped, course.teachers_at, course.waypoint)]
-        for kept in (10**5, 10**4, 10**3, 500)
-    ]
+    by_size = course.dropped, course.agreement_at, course.teachers_at, course.waypoint
+    kept = [[rule(kept, _TOTAL) for rule in by_size] for kept in (10**5, 10**4, 10**3, 500)]
     return [*kept, (SHARE, TOLD, STILL)]

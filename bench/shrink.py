@@ -71,6 +71,7 @@ def parts(course: Course) -> dict[str, tuple[Course, dict[str, str]]]:
         "by magnitude alone": (replace(course, sensitivity=0.0), {}),
         "pruned from all": (replace(course, surplus=None), {}),
         "trained half as long": (replace(course, recipe=half), {}),
+        "agreeing": (replace(course, agreement=1.0), {}),
     }
     for when, curve in (("gradual", course.curve), ("at once", "one-shot")):
         for method, key in METHODS.items():

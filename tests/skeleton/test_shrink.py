@@ -99,11 +99,12 @@ def test_killed_in_any_phase_it_goes_on_and_ends_the_same(
 @pytest.mark.parametrize("total", [2_139_024, 612_608, 702_528, 461_712, 7_808])
 def test_to_remove_99_percent_is_to_keep_a_hundredth(total: int) -> None:
     """Though budgets are rounded down, to a little less than it."""
-    usual = course_named("default")
+    usual = course_named("default", agreement=1.0)
     for removed, little in ((0.9, False), (0.99, False), (0.991, True), (0.999, True)):
         kept = budget(total, removed)
         assert bool(usual.teachers_at(kept, total)) == bool(usual.waypoint(kept, total)) == little
         assert (usual.dropped(kept, total) < usual.drop) == little
+        assert (usual.agreement_at(kept, total) == 0) == little
     assert usual.waypoint(budget(total, 0.999), total) == total // 100
     assert usual.waypoint(budget(total, 0.9995), total) == total // 1000
 
@@ -149,8 +150,16 @@ def test_where_labels_are_smoothed(name: str, tuned: float) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("changes", [{}, {"drop": 0.3}, {"method": "synflow"}])
-def test_narrow_or_whole_the_networks_are_the_same(changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("keep", "changes"),
+    [
+        (60, {}),
+        (60, {"drop": 0.3}),
+        (90, {"agreement": 1.0, "teachers": 0}),
+        (60, {"method": "synflow"}),
+    ],
+)
+def test_narrow_or_whole_the_networks_are_the_same(keep: int, changes: dict[str, Any]) -> None:
     """What a CPU leaves out on the way is what counts for nothing."""
     shapes: dict[bool, set[int]] = {}
     found = []
@@ -164,10 +173,10 @@ def test_narrow_or_whole_the_networks_are_the_same(changes: dict[str, Any]) -> N
             patch.setattr("trellis.skeleton.shrink.course._PLENTY", 10)
             if whole:
                 patch.setattr("trellis.skeleton.narrow._LITTLE", 0.0)
-            found.append(made(course(**changes), keep=60, watch=watch))
+            found.append(made(course(**changes), keep=keep, watch=watch))
     assert shapes[True] == {4 * 3 * 8} < shapes[False]
     ours, theirs = (each.small.model for each in found)
-    assert trellis.masks_of(ours).kept == 60
+    assert trellis.masks_of(ours).kept == keep
     for name, mask in trellis.masks_of(ours).items():
         assert torch.equal(mask, trellis.masks_of(theirs)[name])
     for name, weight in ours.state_dict().items():
@@ -207,6 +216,33 @@ def test_hidden_units_are_dropped_while_they_can_be_spared() -> None:
             course(drop=drop)
 
 
+def test_who_keeps_enough_and_is_not_taught_agrees_with_itself() -> None:
+    """If it is asked to. Not the dense network; a teacher does, whom it teaches does not."""
+    seen: dict[str, float] = {}
+
+    def watch(now: str, training: Training) -> None:
+        seen[now] = 0.0 if training.agreement is None else training.agreement.weight
+
+    def weights(keep: int, **changes: Any) -> dict[str, float]:
+        seen.clear()
+        made(course(agreement=0.5, **changes), keep=keep, watch=watch)
+        return dict(seen)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trellis.skeleton.shrink.course._PLENTY", 10)
+        small = {"training": 0.0, "pruning": 0.0, "tuning": 0.0}
+        enough = {"training": 0.0, "pruning": 0.5, "tuning": 0.5}
+        teacher = {"pruning teachers": 0.5, "tuning teachers": 0.5}
+        assert weights(300, teachers=0) == weights(76, teachers=0) == enough
+        assert weights(75, teachers=0) == small
+        assert weights(60, teachers=1) == weights(300, teachers=1) == small | teacher
+    with pytest.raises(TrellisError, match=r"agreement=0.5 is between variants.* there are none"):
+        course(agreement=0.5, augmentation=None)
+    for agreement in (-0.1, float("inf"), float("nan")):
+        with pytest.raises(TrellisError, match=f"agreement={agreement!r} is not a finite number"):
+            course(agreement=agreement)
+
+
 def test_refusals() -> None:
     with pytest.raises(TrellisError, match="give one of sparsity"):
         made()
@@ -224,7 +260,7 @@ def test_refusals() -> None:
     for surplus in (0.5, float("nan"), float("inf")):
         with pytest.raises(TrellisError, match=f"surplus={surplus} is not a number of times"):
             course(surplus=surplus)
-    for name in ("drop", "weight", "temperature", "sensitivity", "surplus"):
+    for name in ("drop", "agreement", "weight", "temperature", "sensitivity", "surplus"):
         for wrong in ("30", True, [1]):
             with pytest.raises(TrellisError, match=re.escape(f"{name}={wrong!r} is not a number")):
                 course(**{name: wrong})

@@ -94,6 +94,15 @@ TeacherCount = Annotated[
         "hundredth, or else none, and none where quick.",
     ),
 ]
+Agreement = Annotated[
+    float,
+    arg(
+        metavar="WEIGHT",
+        help="Draw together what a network says of two variants of a recording, so strongly. 1 is "
+        "for recordings of one camera, where others will be used; where they will not, it gives "
+        "nothing.",
+    ),
+]
 Length = Annotated[
     float, arg(metavar="TIMES", help="Every phase so many times as long: 0.5 is half.")
 ]
@@ -124,6 +133,7 @@ def shrink(
     size: OwnSize = None,
     no_mirror: NoMirror = False,
     teachers: TeacherCount = None,
+    agreement: Agreement = 0.0,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -139,7 +149,7 @@ def shrink(
     Killed? The same command goes on where it stopped, and ends with the same model. Then
     `trellis evaluate small/model wave.csv`, or open small/report.html.
     """
-    settings = _course(course, length, teachers, mirror=not no_mirror)
+    settings = _course(course, length, teachers, mirror=not no_mirror, agreement=agreement)
     place = chosen_device(device, precision)
     asked = _asked(sparsity, keep, at_least)
     folder = _folder(data, asked, seed, fold) if out is None else out
@@ -189,11 +199,11 @@ def _held(folder: Path) -> Iterator[None]:
                 each.rmdir()
 
 
-def _course(name: str, length: float, teachers: int | None, *, mirror: bool) -> Course:
+def _course(name: str, length: float, teachers: int | None, **settings: Any) -> Course:
     if not (math.isfinite(length) and length > 0):
         raise TrellisError(f"--length {length!r}: give a number above 0, such as 0.5")
-    told = {} if teachers is None else {"teachers": teachers}
-    return course_named(name, mirror=mirror, **told).times(length)
+    told = settings if teachers is None else settings | {"teachers": teachers}
+    return course_named(name, **told).times(length)
 
 
 def _asked(sparsity: float | None, keep: int | None, at_least: float | None) -> str:

@@ -27,10 +27,10 @@ def commands(
     >>> quick = {"recipe": {"name": "quick", "epochs": 5}}
     >>> commands([train | quick], {"heads": 2, "blocks": 1}, {})
     ['trellis train hands45 --fold 1:1 --recipe quick --epochs 5 --seed 3 --heads 2 --out dense']
-    >>> course = {"teachers": 2}
+    >>> course = {"teachers": 2, "agreement": 1.0}
     >>> shrink = {"step": "shrink", "source": "hands45", "kept": 9, "course": course}
     >>> commands([shrink], {"basis": "chunks"}, {"basis": "cosines"})
-    ['trellis shrink --data hands45 --keep 9 --no-mirror --teachers 2 --basis chunks']
+    ['trellis shrink --data hands45 --keep 9 --no-mirror --teachers 2 --agreement 1 --basis chunks']
     """
     found, last = [], "dense"
     for step in history:
@@ -59,7 +59,7 @@ def commands(
             length = step.get("length", 1)
             line += ["--length", f"{length:g}"] if length != 1 else []
             line += [] if step.get("mirror") else ["--no-mirror"]
-            line += _teachers(step)
+            line += [*_teachers(step), *_agreement(step)]
             line += [*_training(step), *_architecture(architecture, **own)]
         else:
             continue
@@ -145,6 +145,12 @@ def _teachers(step: Step) -> list[str]:
     given = course.get("teachers", 0)
     own = COURSES["quick" if quick else "default"].teachers
     return [] if given in (own, None) else ["--teachers", str(given)]
+
+
+def _agreement(step: Step) -> list[str]:
+    """The weight of a course's, where there is one."""
+    given = (step.get("course") or {}).get("agreement", 0)
+    return ["--agreement", f"{given:g}"] if given else []
 
 
 def known(history: Sequence[Step], name: str) -> Any:

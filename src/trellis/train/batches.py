@@ -28,12 +28,20 @@ def batch_indices(recordings: int, most: int | None, epoch: int) -> list[Tensor]
     >>> [len(b) for b in batch_indices(1021, 600, epoch=3)]
     [510, 510]
     """
-    count = batch_count(recordings, most)
-    if count == 1:
+    if batch_count(recordings, most) == 1:
         return [torch.arange(recordings)]
-    generator = torch.Generator().manual_seed(epoch)
-    order = torch.randperm(recordings, generator=generator)
-    size = recordings // count
+    return batches_of(shuffled(recordings, epoch), most)
+
+
+def shuffled(recordings: int, epoch: int) -> Tensor:
+    """The order in which an epoch sees recordings."""
+    return torch.randperm(recordings, generator=torch.Generator().manual_seed(epoch))
+
+
+def batches_of(order: Tensor, most: int | None) -> list[Tensor]:
+    """Recordings in batches of one size, at most ``most``."""
+    count = batch_count(len(order), most)
+    size = len(order) // count
     return [order[i * size : (i + 1) * size] for i in range(count)]
 
 

@@ -146,6 +146,7 @@ def _settings(training: Training, about: Mapping[str, Any] | None) -> dict[str, 
         "masks": _sha256(training.masks),
         "shrinking": None if training.shrinking is None else training.shrinking.to_dict(),
         "dropping": None if training.dropping is None else training.dropping.to_dict(),
+        "agreement": None if training.agreement is None else training.agreement.to_dict(),
         "weights": {name: list(weight.shape) for name, weight in training.weights.items()},
     }
     result: dict[str, Any] = json.loads(json.dumps(own | dict(about or {}), allow_nan=False))

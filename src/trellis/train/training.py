@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from ..errors import TrellisError
 from .adam import Adam
+from .agreement import Agreement
 from .batches import Feed, Noise, batch_count, batch_indices
 from .dropping import Dropping
 from .rates import SpeedRule, cosine
@@ -33,6 +34,7 @@ class Training:
     ``shrinking`` those for pruning: masks then keep less and less, of all if none are given.
     ``teachers`` are networks to learn from beside the labels. ``feed`` writes each step's inputs,
     in place of the recipe's noise. ``dropping`` leaves out some hidden units at each step.
+    ``agreement`` draws together what a network says of two variants of a recording.
 
     Each network's result is the same, to rounding, whichever others it is stacked with: batches
     depend on the epoch, noise and what is left out on the network's seed and the step.
@@ -64,6 +66,7 @@ class Training:
         teachers: Teachers | None = None,
         feed: Feed | None = None,
         dropping: Dropping | None = None,
+        agreement: Agreement | None = None,
         shrinking: Shrinking | None = None,
     ) -> None:
         sample = next(iter(weights.values()))
@@ -82,7 +85,7 @@ class Training:
             raise TrellisError("precision='tf32' is for GPUs; on the CPU use 'fp32' or 'bf16'")
         self.forward, self.weights, self.recipe = forward, weights, recipe
         self.x, self.y, self.precision = x.to(sample.dtype), y, precision
-        self.shrinking, self.dropping = shrinking, dropping
+        self.shrinking, self.dropping, self.agreement = shrinking, dropping, agreement
         if shrinking is not None:
             if tune or len(shrinking.targets) != len(seeds):
                 raise TrellisError(
@@ -123,13 +126,15 @@ class Training:
         return self.epochs_done >= self.epochs
 
     def epoch(self) -> None:
-        """See every recording once (but for what does not divide into batches)."""
-        order = batch_indices(len(self.x), self.recipe.batch, self.epochs_done)
+        """See every recording once (but for what does not divide into batches), or half of them
+        twice, if networks are to agree."""
+        indices = batch_indices if self.agreement is None else self.agreement.indices
+        order = indices(len(self.x), self.recipe.batch, self.epochs_done)
         for i, chosen in enumerate(order):
             step = self.epochs_done * self.batches + i
             if self.rule is None and self.shrinking is None:
                 self.rates.fill_(cosine(self.first_rate, step, self.epochs * self.batches))
-            if self.batches == 1:
+            if self.batches == 1 and self.agreement is None:
                 batch, targets = self.x, self.y
             else:
                 chosen = chosen.to(self.x.device)
@@ -170,6 +175,8 @@ class Training:
             with autocast(self.precision, self.inputs.device):
                 taught = self.teachers.losses(wide, self.inputs)
             losses = (1 - self.teachers.weight) * losses + self.teachers.weight * taught
+        if self.agreement is not None:
+            losses = losses + self.agreement.weight * self.agreement.losses(wide)
         gradients = torch.autograd.grad(losses.sum(), leaves)
         self.adam.step(gradients, self.rates)
         with torch.no_grad():

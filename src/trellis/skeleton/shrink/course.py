@@ -44,6 +44,10 @@ class Course:
     more on recordings that it has not seen. A network that keeps a thousandth or less has none to
     spare.
 
+    With an ``agreement`` above 0, one that keeps a hundredth or more, and is not taught, is drawn
+    to say the same of two variants of a recording (`trellis.train.agreement.Agreement`), with that
+    weight. That is for recordings of one camera, where others will be used.
+
     ``teachers`` are networks that keep a hundredth, so many of them, each made in this way of a
     dense network of its own. While a network is pruned and tuned it learns from the average of
     their answers as well as from labels: ``weight`` is their share of the loss, ``temperature`` how
@@ -57,6 +61,7 @@ class Course:
     augmentation: Augmentation | None = field(default_factory=Augmentation)
     mirror: bool = True
     drop: float = 0.3
+    agreement: float = 0.0
     teachers: int | None = None
     weight: float = 0.8
     temperature: float = 2.0
@@ -70,7 +75,7 @@ class Course:
         whole = isinstance(count, int) and not isinstance(count, bool)
         if count is not None and not (whole and 0 <= count <= _MANY):
             raise TrellisError(f"teachers={count!r} is not a whole number from 0 to {_MANY}")
-        for name in ("drop", "weight", "temperature", "sensitivity", "surplus"):
+        for name in ("drop", "agreement", "weight", "temperature", "sensitivity", "surplus"):
             value = getattr(self, name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if not number and (name, value) != ("surplus", None):
@@ -83,6 +88,13 @@ class Course:
         check_teaching(self.weight, self.temperature)
         if not 0 <= self.drop < 1:
             raise TrellisError(f"drop={self.drop!r} is not a share from 0 to below 1")
+        if not 0 <= self.agreement < math.inf:
+            raise TrellisError(f"agreement={self.agreement!r} is not a finite number from 0 up")
+        if self.agreement > 0 and self.augmentation is None:
+            raise TrellisError(
+                f"agreement={self.agreement!r} is between variants of a recording, and there are "
+                "none without an augmentation: give one, or agreement=0.0"
+            )
         if self.method not in METHODS:
             raise TrellisError(f"method={self.method!r} is unknown: {', '.join(METHODS)}")
         if not 0 <= self.sensitivity <= 1:
@@ -157,6 +169,16 @@ class Course:
         if kept >= self.hundredth(total):
             return self.drop
         return self.drop * max(1 + math.log10(kept * _PLENTY / total), 0)
+
+    def agreement_at(self, kept: int, total: int) -> float:
+        """The weight of a network's agreement with itself, if it is not taught and will keep so
+        many of its ``total`` connections: none where less than a hundredth is kept.
+
+        >>> course = course_named("default", agreement=1.0)
+        >>> [course.agreement_at(kept, 2_139_024) for kept in (213_902, 21_390, 2_139)]
+        [1.0, 1.0, 0.0]
+        """
+        return self.agreement if kept >= self.hundredth(total) else 0.0
 
     def stops(self, *, narrow: bool) -> list[int]:
         """After how many epochs of pruning networks get more ``narrow``, if they do. The last is

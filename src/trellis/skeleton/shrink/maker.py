@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ...errors import TrellisError
 from ...train import Forward, Teachers, Training, Weights, forward_of, run, stack
+from ...train.agreement import Agreement
 from ...train.dropping import Dropping
 from ...train.schedule import Schedule
 from ...train.shrinking import Chooses, Diverged, Shrinking
@@ -153,7 +154,9 @@ class Maker:
 
     def _kind(self, target: int) -> Kind:
         course, total = self.course, self.connections
-        return Kind(course.teachers_at(target, total), course.waypoint(target, total) or 0)
+        teachers = course.teachers_at(target, total)
+        agreement = 0.0 if teachers else course.agreement_at(target, total)
+        return Kind(teachers, course.waypoint(target, total) or 0, agreement)
 
     def _begun(
         self, dense: Weights, seeds: Sequence[int], which: Sequence[int], kind: Kind
@@ -255,10 +258,10 @@ class Maker:
     def _stage(
         self, weights: Weights, seeds: Sequence[int], targets: Sequence[int] = (),
         narrow: Narrow | None = None, *, masks: Mapping[str, Tensor] | None = None,
-        shrinking: Shrinking | None = None, **options: Any,
+        shrinking: Shrinking | None = None, teachers: Teachers | None = None, **options: Any,
     ) -> Stage:  # fmt: skip
         """A training of the ``narrow`` part of whole networks; those that will keep ``targets`` do
-        without some of their units at each step."""
+        without some of their units at each step, and agree with themselves, all of them or none."""
         recogniser, course = self.recogniser, self.course
         drop = [course.dropped(target, self.connections) for target in targets]
         units = weights[_READS_UNITS].shape[-1]
@@ -272,11 +275,13 @@ class Maker:
         if any(drop):
             read = None if narrow is None else narrow.units
             dropping = Dropping(_READS_UNITS, drop, units, seeds, self.device, read)
+        agreement = course.agreement_at(min(targets), self.connections) if targets else 0.0
         training = Training(
             self._forward(narrow), weights, self.x, self.y, course.recipe, seeds=seeds,
             masks=masks, shrinking=shrinking, precision=self.precision,
             feed=feed_of(recogniser, course.augmentation, seeds, self.device),
-            dropping=dropping, **options,
+            dropping=dropping, teachers=teachers,
+            agreement=Agreement(agreement) if agreement and teachers is None else None, **options,
         )  # fmt: skip
         return Stage(training, narrow)
 

@@ -21,22 +21,26 @@ class Start(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """How a network is made: by how many ``teachers`` it is taught, and how many connections the
-    ``waypoint`` has from which it goes on; 0 if that is the dense network.
+    """How a network is made: by how many ``teachers`` it is taught, how many connections the
+    ``waypoint`` has from which it goes on (0 if that is the dense network), and the weight of its
+    ``agreement`` with itself.
 
-    >>> Kind(0).name, Kind(4).name, Kind(1, 2_139).name
-    ('', 'taught', 'from 2139')
+    >>> Kind(0).name, Kind(4).name, Kind(1, 2_139).name, Kind(0, agreement=1.0).name
+    ('', 'taught', 'from 2139', 'agreeing')
     """
 
     teachers: int
     waypoint: int = 0
+    agreement: float = 0.0
 
     @property
     def name(self) -> str:
         """What its phases are called, beside those of other kinds."""
         if self.waypoint:
             return f"from {self.waypoint}"
-        return "taught" if self.teachers else ""
+        if self.teachers:
+            return "taught"
+        return "agreeing" if self.agreement else ""
 
 
 class Stage(NamedTuple):
