@@ -99,6 +99,19 @@ def test_who_keeps_less_than_a_thousandth_goes_by_way_of_it() -> None:
         assert not inside(at_once, 0, step, 0)
 
 
+def test_who_agrees_with_itself_is_made_apart_from_who_does_not() -> None:
+    """Its steps see other recordings; in one call or in two, the networks are the same."""
+    seen: set[str] = set()
+    both = maker(teachers=0, agreement=0.5, watch=lambda now, training: seen.add(now))
+    dense = both.train([5])
+    small = both.shrink(dense, [5], [200, 40])
+    assert seen == {"training", "pruning", "tuning", "pruning agreeing", "tuning agreeing"}
+    plain = maker(teachers=0)
+    for i, keep in enumerate((200, 40)):
+        assert alike(small, i, both.shrink(dense, [5], [keep]), 0)
+        assert alike(small, i, plain.shrink(dense, [5], [keep]), 0) == (keep == 40)
+
+
 @pytest.mark.parametrize("phase", [f"pruning to {WAYPOINT}", f"tuning to {WAYPOINT}"])
 def test_killed_at_a_waypoint_it_goes_on_and_ends_the_same(phase: str, tmp_path: Path) -> None:
     resumed, first = killed_and_resumed(phase, 14, tmp_path, keep=40)
