@@ -190,6 +190,18 @@ def test_parts_that_do_not_fit_together() -> None:
         (lambda n: n.update(layout=[]), "not sound"),
         (lambda n: n["layout"].update(parents=[5, 5, 5, 5]), "parent of joint 0 is 5"),
         (lambda n: n.update(history=[1]), "not sound"),
+        (lambda n: n.update(history=[{"step": ["x"]}]), "in its history is no word"),
+        (lambda n: n.update(history=[{"course": [1]}]), r"course=\[1\] in its history is no group"),
+        (lambda n: n.update(history=[{"recipe": "x"}]), "recipe='x' in its history is no group"),
+        (lambda n: n.update(history=[{"length": "x"}]), "length='x' in its history is no number"),
+        (
+            lambda n: n.update(history=[{"course": {"agreement": True}}]),
+            "agreement=True in its history is no number",
+        ),
+        (
+            lambda n: n.update(history=[{"metrics": {"top1": "all"}}]),
+            "top1='all' in its history is no number",
+        ),
     ],
 )
 def test_notes_that_are_not_sound(

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from tests.train.killed import Killed, kill_after
 from tests.train.networks import gcn, recordings
 from trellis.errors import TrellisError
 from trellis.train import Training, forward_of, recipe_named, run, stack
@@ -106,12 +107,8 @@ def test_a_training_that_was_killed_ends_the_same(
 ) -> None:
     monkeypatch.setattr("trellis.train.checkpoint.EVERY", 0)
 
-    def stop(each: Training) -> None:
-        if each.epochs_done == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(training(1.0), tmp_path / "c.safetensors", watch=stop)
+    with pytest.raises(Killed):
+        run(training(1.0), tmp_path / "c.safetensors", watch=kill_after(2))
     for other in (2.0, None):
         with pytest.raises(TrellisError, match="agreement"):
             run(training(other), tmp_path / "c.safetensors")

@@ -15,6 +15,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from tests.train.killed import Killed, kill_after
 from tests.train.networks import gcn, recordings, some_masks
 from trellis.errors import TrellisError
 from trellis.train import (
@@ -48,18 +49,6 @@ def training(recipe: Recipe, *, masked: bool = False, **changes: Any) -> Trainin
     given: dict[str, Any] = {"seeds": (0, 1), "masks": masks} | changes
     x = given.pop("x", x.float())
     return Training(forward_of(models[0]), stack(models), x, y, recipe, **given)
-
-
-class Killed(Exception):
-    pass
-
-
-def kill_after(epochs: int) -> Any:
-    def watch(running: Training) -> None:
-        if running.epochs_done == epochs:
-            raise Killed
-
-    return watch
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.train.killed import Killed, kill_after
 from tests.train.networks import gcn, recordings
 from trellis.errors import TrellisError
 from trellis.train import Training, forward_of, recipe_named, run, stack
@@ -88,12 +89,8 @@ def test_a_training_that_was_killed_ends_the_same(
     monkeypatch.setattr("trellis.train.checkpoint.EVERY", 0)
     wanted = trained([0.3, 0.3])
 
-    def stop(each: Training) -> None:
-        if each.epochs_done == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(training([0.3, 0.3]), tmp_path / "c.safetensors", watch=stop)
+    with pytest.raises(Killed):
+        run(training([0.3, 0.3]), tmp_path / "c.safetensors", watch=kill_after(2))
     again = training([0.3, 0.3])
     run(again, tmp_path / "c.safetensors")
     for name, weight in wanted.items():

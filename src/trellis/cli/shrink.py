@@ -94,7 +94,7 @@ TeacherCount = Annotated[
         "hundredth, or else none, and none where quick.",
     ),
 ]
-Agreement = Annotated[
+AgreementWeight = Annotated[
     float,
     arg(
         metavar="WEIGHT",
@@ -133,7 +133,7 @@ def shrink(
     size: OwnSize = None,
     no_mirror: NoMirror = False,
     teachers: TeacherCount = None,
-    agreement: Agreement = 0.0,
+    agreement: AgreementWeight = 0.0,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     as_json: Json = False,

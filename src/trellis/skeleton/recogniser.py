@@ -21,6 +21,7 @@ from ..saved.model import rebuilt
 from .channels import BASES, COORDINATES, Channels
 from .chunks import CHUNKS, chunked
 from .gcn import GCN
+from .history import sound
 from .layout import Layout
 from .normalisation import Normalisation
 from .skeletons import Fold, Frames, Indices, Skeletons
@@ -227,7 +228,7 @@ class Recogniser:
                 Normalisation.from_dict(notes["normalisation"]),
                 _words(notes["classes"]),
                 _layout(notes["layout"]),
-                tuple(dict(step) for step in notes["history"]),
+                tuple(sound(step) for step in notes["history"]),
                 _words(notes.get("channels", list(COORDINATES))),
                 str(notes.get("basis", BASES[0])),
             )

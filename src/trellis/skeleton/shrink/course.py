@@ -170,15 +170,15 @@ class Course:
             return self.drop
         return self.drop * max(1 + math.log10(kept * _PLENTY / total), 0)
 
-    def agreement_at(self, kept: int, total: int) -> float:
-        """The weight of a network's agreement with itself, if it is not taught and will keep so
-        many of its ``total`` connections: none where less than a hundredth is kept.
+    def agreement_at(self, kept: int, total: int, *, taught: bool = False) -> float:
+        """The weight of a network's agreement with itself, if it will keep so many of its ``total``
+        connections: none where less than a hundredth is kept, or where others teach.
 
         >>> course = course_named("default", agreement=1.0)
         >>> [course.agreement_at(kept, 2_139_024) for kept in (213_902, 21_390, 2_139)]
         [1.0, 1.0, 0.0]
         """
-        return self.agreement if kept >= self.hundredth(total) else 0.0
+        return 0.0 if taught or kept < self.hundredth(total) else self.agreement
 
     def stops(self, *, narrow: bool) -> list[int]:
         """After how many epochs of pruning networks get more ``narrow``, if they do. The last is

@@ -155,7 +155,7 @@ class Maker:
     def _kind(self, target: int) -> Kind:
         course, total = self.course, self.connections
         teachers = course.teachers_at(target, total)
-        agreement = 0.0 if teachers else course.agreement_at(target, total)
+        agreement = course.agreement_at(target, total, taught=teachers > 0)
         return Kind(teachers, course.waypoint(target, total) or 0, agreement)
 
     def _begun(
@@ -275,13 +275,17 @@ class Maker:
         if any(drop):
             read = None if narrow is None else narrow.units
             dropping = Dropping(_READS_UNITS, drop, units, seeds, self.device, read)
-        agreement = course.agreement_at(min(targets), self.connections) if targets else 0.0
+        agreement = 0.0
+        if targets:
+            agreement = course.agreement_at(
+                min(targets), self.connections, taught=teachers is not None
+            )
         training = Training(
             self._forward(narrow), weights, self.x, self.y, course.recipe, seeds=seeds,
             masks=masks, shrinking=shrinking, precision=self.precision,
             feed=feed_of(recogniser, course.augmentation, seeds, self.device),
             dropping=dropping, teachers=teachers,
-            agreement=Agreement(agreement) if agreement and teachers is None else None, **options,
+            agreement=Agreement(agreement) if agreement else None, **options,
         )  # fmt: skip
         return Stage(training, narrow)
 
