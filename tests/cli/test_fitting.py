@@ -121,3 +121,19 @@ def test_what_a_kill_left_half_written_is_cleared_away(run: Run, tmp_path: Path)
 def test_one_epoch_is_not_several(run: Run) -> None:
     assert ", 1 epoch, fp32" in run(*COMMANDS["train"][:-1], "1", "--out", "one").out
     assert ", 2 epochs, fp32" in run(*COMMANDS["train"], "--out", "two").out
+
+
+def test_a_training_that_was_killed_at_its_very_end_is_in_nobodys_way(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("trellis.cli.train.remove_checkpoint", killed)
+        assert run(*COMMANDS["train"], "--out", "m").status == 130
+    files = {path.name for path in (tmp_path / "m").iterdir()}
+    assert files == {"model.json", "model.safetensors", ".checkpoint.safetensors"}
+    ran = run(*COMMANDS["train"], "--seed", "4", "--out", "m", "--overwrite")
+    assert ran.status == 0, ran.err
+    assert sorted(p.name for p in (tmp_path / "m").iterdir()) == ["model.json", "model.safetensors"]

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from tests.cli.arms import SMALL, SOURCE
 from tests.cli.conftest import Run
@@ -166,21 +165,24 @@ def test_a_search_shows_what_it_tried(run: Run) -> None:
     ran = run(*SHRINK, "--at-least", "0.4", "--out", "s")
     assert ran.status == 0, ran.err
     points = json.loads(Path("s/curve.json").read_text())
-    assert {"sparsity", "kept", "validation_top1"} == points[0].keys()
+    assert {"sparsity", "budget", "kept", "validation_top1"} == points[0].keys()
     for point in points:
-        assert f"{point['kept']:,}" in ran.out
+        assert f"{point['kept']:,}" in ran.out and point["kept"] <= point["budget"]
     assert "the fewest of those tried that hold 40.0 %" in ran.out
 
 
 def test_a_target_that_cannot_be_met_says_how_far(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "accuracies", lambda *_: torch.tensor([0.25]))
+    monkeypatch.setattr(running, "_shares_right", lambda *_: [0.25])
     ran = run(*SHRINK, "--at-least", "0.9", "--out", "s")
     assert ran.status == 0, ran.err
     assert "no network of this kind held 90.0 %" in ran.out
     assert "the best had 25.0 %, 65.0 points short" in ran.out
-    assert Recogniser.load("s/model").history[-1]["at_least"] == 0.9
+    step = Recogniser.load("s/model").history[-1]
+    assert (step["at_least"], step["met"], step["best"]) == (0.9, False, 0.25)
+    page = Path("s/report.html").read_text()
+    assert "No network of this kind held 90.0 % on the recordings held out" in page
 
 
 def test_json(run: Run) -> None:

@@ -16,7 +16,7 @@ from trellis.files import check_writable, remove_drafts
 from trellis.lock import locked
 from trellis.saved.folder import DESCRIPTION, TENSORS, is_saved
 from trellis.skeleton import Recogniser, Skeletons
-from trellis.train import Recipe, recipe_named
+from trellis.train import Recipe, recipe_named, remove_checkpoint
 from trellis.train.provenance import in_words
 
 arg = tyro.conf.arg
@@ -55,6 +55,12 @@ Out = Annotated[
 ]
 
 
+def check_seed(seed: int) -> None:
+    """Refuse a number that no generator can begin with."""
+    if not 0 <= seed < 2**63:
+        raise TrellisError(f"--seed {seed}: give a whole number from 0 up to 2^63 - 1")
+
+
 def changed_recipe(name: str, epochs: int | None, *, tune: bool) -> Recipe:
     """The recipe, with as many epochs as asked for."""
     if epochs is None:
@@ -90,6 +96,7 @@ def held_folder(out: Path, *, overwrite: bool) -> Iterator[None]:
         with locked(out):
             _check_unfinished(out, overwrite=overwrite)  # somebody may have come first
             remove_drafts(out, TENSORS, DESCRIPTION)
+            _forget_finished(out)
             yield
     finally:
         if made:
@@ -102,6 +109,16 @@ def _check_unfinished(out: Path, *, overwrite: bool) -> None:
         raise TrellisError(
             f"{str(out)!r} holds a finished model: name another folder, or pass --overwrite"
         )
+
+
+def _forget_finished(out: Path) -> None:
+    """Remove the checkpoint of a training whose model was written after it: it was killed at its
+    very end. What overwrites that model leaves newer ones."""
+    checkpoint, model = out / CHECKPOINT, out / DESCRIPTION
+    if not (checkpoint.exists() and is_saved(out)):
+        return
+    if checkpoint.stat().st_mtime_ns <= model.stat().st_mtime_ns:
+        remove_checkpoint(checkpoint)
 
 
 def print_result(

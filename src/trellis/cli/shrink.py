@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,24 +13,40 @@ import tyro
 from trellis import skeleton
 from trellis.cli.arguments import Json
 from trellis.cli.device import Device, Precision, chosen_device
-from trellis.cli.fitting import Overwrite, Seed
+from trellis.cli.fitting import Overwrite, Seed, check_seed
 from trellis.cli.progress import phases_bar
 from trellis.cli.report import tell
-from trellis.cli.sources import DataSource, FoldName, Protocol, SkipBad, chosen_fold, described
+from trellis.cli.shrink_folder import (
+    DENSE,
+    MODEL,
+    PAGE,
+    check_run,
+    finished,
+    folder_for,
+    forget,
+    held_run,
+    made_in,
+    write_run,
+)
+from trellis.cli.sources import (
+    DataSource,
+    FoldName,
+    Protocol,
+    SkipBad,
+    check_apart,
+    chosen_fold,
+    described,
+)
 from trellis.cli.sources import left_out as left_out_lines
 from trellis.cli.tables import console, percent, print_json, show, table
 from trellis.cli.train import Activation, Basis, Chunks, Filters, Frame, Heads, Kinds, Size
 from trellis.errors import TrellisError
-from trellis.files import check_writable, remove_drafts, replacing
-from trellis.lock import locked
 from trellis.report import write_page
-from trellis.report.history import left_and_right
+from trellis.report.history import left_and_right, missed
 from trellis.report.model import model_report, models_in
-from trellis.saved.folder import DESCRIPTION, TENSORS, is_saved
 from trellis.skeleton import Fold, Skeletons
 from trellis.skeleton.shrink import Course, Outcome, course_named, options_for
 from trellis.skeleton.shrink import shrink as shrunk
-from trellis.train import remove_checkpoint
 
 arg = tyro.conf.arg
 Sparsity = Annotated[
@@ -106,7 +119,6 @@ AgreementWeight = Annotated[
 Length = Annotated[
     float, arg(metavar="TIMES", help="Every phase so many times as long: 0.5 is half.")
 ]
-MODEL, DENSE, CURVE, PAGE = "model", "dense", "curve.json", "report.html"
 
 
 def shrink(
@@ -152,8 +164,10 @@ def shrink(
     settings = _course(course, length, teachers, mirror=not no_mirror, agreement=agreement)
     place = chosen_device(device, precision)
     asked = _asked(sparsity, keep, at_least)
-    folder = _folder(data, asked, seed, fold) if out is None else out
-    _check(folder, overwrite=overwrite)
+    check_seed(seed)
+    folder = folder_for(data, asked, seed, fold) if out is None else out
+    check_apart(folder, data)
+    check_run(folder, overwrite=overwrite)
     found = skeleton.load(data, protocol=protocol, skip_bad=skip_bad, progress=True)
     chosen = chosen_fold(found, fold)
     told = {"activation": activation, "basis": basis, "frame": frame, "size": size}
@@ -162,41 +176,26 @@ def shrink(
         found, chosen, chunks=chunks, kinds=channels, seed=seed, heads=heads, filters=filters,
         **how,
     )  # fmt: skip
-    with _held(folder):
-        _check(folder, overwrite=overwrite)  # somebody may have come first
+    with held_run(folder):
+        check_run(folder, overwrite=overwrite)  # somebody may have come first
+        if finished(folder):
+            forget(folder)  # what a run that was killed at its very end has left
         with phases_bar() as watch:
-            made = shrunk(
-                fresh, found, chosen, settings, sparsity=sparsity, keep=keep, at_least=at_least,
-                seed=seed, device=place, precision=precision, folder=folder,
-                about={"protocol": protocol, "length": length}, watch=watch,
+            make = partial(
+                shrunk, fresh, found, chosen, settings, sparsity=sparsity, keep=keep,
+                at_least=at_least, seed=seed, device=place, precision=precision, folder=folder,
+                about={"protocol": protocol, "length": length, "skip_bad": skip_bad or None},
+                watch=watch,
             )  # fmt: skip
-        _write(folder, made)
-        for checkpoint in folder.glob(".*.safetensors"):
-            remove_checkpoint(checkpoint)
-        if as_json:
-            _tell(folder, found, chosen, quiet=True)
-            print_json(_summary(folder, made))
-        else:
+            made = made_in(folder, make, overwrite=overwrite)
+        write_run(folder, made)
+        if not as_json:
             _print(folder, made, found, chosen)
-            _tell(folder, found, chosen, quiet=False)
+        _tell(folder, found, chosen, quiet=as_json)
+        forget(folder)  # last: until then the same command goes on
+    if as_json:
+        print_json(_summary(folder, made, found))
     return 0
-
-
-@contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Make the folder, and hold it. Where nothing came of it, what was made is removed again."""
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise TrellisError(f"cannot make the folder {str(folder)!r}: {error.strerror}") from error
-    try:
-        with locked(folder):
-            yield
-    finally:
-        with suppress(OSError):  # not empty
-            for each in made:
-                each.rmdir()
 
 
 def _course(name: str, length: float, teachers: int | None, **settings: Any) -> Course:
@@ -216,54 +215,20 @@ def _asked(sparsity: float | None, keep: int | None, at_least: float | None) -> 
             "--at-least (an accuracy to hold, such as 0.9)"
         )
     if sparsity is not None and not 0 <= sparsity < 1:
-        meant = f"; did you mean {sparsity / 100:g}?" if 1 < sparsity < 100 else ""
+        meant = f"; did you mean {sparsity / 100:g}?" if 10 < sparsity < 100 else ""
         raise TrellisError(
             f"--sparsity {sparsity:g} is out of range: it is the fraction removed, from 0 to below "
             f"1{meant}"
         )
     if at_least is not None and not 0 < at_least <= 1:
-        meant = f"; did you mean {at_least / 100:g}?" if 1 < at_least <= 100 else ""
+        meant = f"; did you mean {at_least / 100:g}?" if 10 < at_least <= 100 else ""
         raise TrellisError(
             f"--at-least {at_least:g} is out of range: it is a share, above 0 and up to 1{meant}"
         )
     return found[0]
 
 
-def _folder(data: str, asked: str, seed: int, fold: str | None) -> Path:
-    """A name for the run: the same for the same command, so that it goes on."""
-    parts = [data, asked, *([f"fold-{fold}"] if fold else []), f"seed-{seed}"]
-    words = (re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-.")[-60:] for part in parts)
-    return Path("runs") / f"shrink-{'-'.join(words)}"
-
-
-def _check(folder: Path, *, overwrite: bool) -> None:
-    if is_saved(folder / MODEL) and not overwrite:
-        raise TrellisError(
-            f"{str(folder)!r} holds a finished run: name another folder with --out, or pass "
-            "--overwrite"
-        )
-    if folder.exists() and not folder.is_dir():
-        raise TrellisError(f"cannot write {str(folder)!r}: it is a file; name a folder")
-    first = next((each for each in (folder, *folder.parents) if each.exists()), folder)
-    for name in (CURVE, PAGE):  # model/ is there where a run was killed while it wrote
-        check_writable(first / name)
-
-
-def _write(folder: Path, made: Outcome) -> None:
-    for name in (DENSE, MODEL):  # of a run that was killed while it wrote
-        remove_drafts(folder / name, TENSORS, DESCRIPTION)
-    remove_drafts(folder, CURVE)
-    if made.curve:
-        points = [point.to_dict() for point in made.curve]
-        with replacing(folder / CURVE) as [draft]:
-            draft.write_text(json.dumps(points, indent=2) + "\n")
-    else:
-        (folder / CURVE).unlink(missing_ok=True)  # of what is overwritten
-    made.dense.save(folder / DENSE)
-    made.small.save(folder / MODEL)  # last: a folder that has it is finished
-
-
-def _summary(folder: Path, made: Outcome) -> dict[str, Any]:
+def _summary(folder: Path, made: Outcome, data: Skeletons) -> dict[str, Any]:
     return {
         "out": str(folder),
         "report": str(folder / PAGE),
@@ -277,6 +242,7 @@ def _summary(folder: Path, made: Outcome) -> dict[str, Any]:
         "small": made.small.history[-1]["metrics"],
         "loss": made.small.history[-1]["loss"],
         "curve": [point.to_dict() for point in made.curve],
+        "left_out": len(data.left_out),
     }
 
 
@@ -321,6 +287,7 @@ def _tell(folder: Path, data: Skeletons, fold: Fold, *, quiet: bool) -> None:
         content = model_report(models_in(folder, None), data, fold)
         (write_page if quiet else tell)(folder / PAGE, content)
     except TrellisError as error:
+        forget(folder)
         again = shlex.join(["trellis", "report", str(folder)])
         raise TrellisError(
             f"{error}; the models are written, and `{again}` makes the page"
@@ -353,9 +320,7 @@ def _verdict(made: Outcome) -> str:
             f"{percent(made.at_least)} on the recordings held out; this network is now made from "
             "all training recordings:"
         )
-    best = max(point.accuracy for point in made.curve)
     return (
-        f"no network of this kind held {percent(made.at_least)} on the recordings held out: the "
-        f"best had {percent(best)}, {100 * (made.at_least - best):.1f} points short. Here is one "
-        f"of its size, {made.budget:,} connections, made from all training recordings:"
+        f"{missed(made.small.history[-1])}. Here is one of its size, {made.budget:,} connections, "
+        "made from all training recordings:"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -48,6 +49,18 @@ OwnFold = Annotated[
 SkipBad = Annotated[
     bool, arg(help="Leave out recordings that cannot be read, and count them, instead of stopping.")
 ]
+
+
+def check_apart(out: Path, source: str) -> None:
+    """Refuse to write where recordings are read from: a folder of recordings is read whole."""
+    kind, _, path = source.partition(":")
+    there, here = Path(path).resolve(), out.resolve()
+    if not path or not there.is_dir():
+        return
+    if here == there or (kind == "csv" and there in here.parents):
+        raise TrellisError(
+            f"--out {str(out)!r} lies in the recordings of {source!r}: name a folder elsewhere"
+        )
 
 
 def chosen_fold(data: Skeletons, wanted: str | None) -> Fold:

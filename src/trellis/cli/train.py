@@ -19,11 +19,12 @@ from trellis.cli.fitting import (
     Seed,
     changed_recipe,
     check_folder,
+    check_seed,
     held_folder,
     print_result,
 )
 from trellis.cli.progress import training_bar
-from trellis.cli.sources import FoldName, Protocol, SkipBad, Source, chosen_fold
+from trellis.cli.sources import FoldName, Protocol, SkipBad, Source, check_apart, chosen_fold
 from trellis.train import remove_checkpoint
 
 arg = tyro.conf.arg
@@ -125,6 +126,8 @@ def train(
     """
     settings = changed_recipe(recipe, epochs, tune=False)
     place = chosen_device(device, precision)
+    check_seed(seed)
+    check_apart(out, source)
     check_folder(out, overwrite=overwrite)
     data = skeleton.load(source, protocol=protocol, skip_bad=skip_bad, progress=True)
     chosen = chosen_fold(data, fold)
@@ -145,7 +148,8 @@ def train(
             trained = skeleton.fit(
                 fresh, data, chosen, settings, seed=seed, device=place, precision=precision,
                 augmentation=skeleton.Augmentation() if augment else None,
-                about={"protocol": protocol, "bones": bones}, checkpoint=checkpoint, watch=watch,
+                about={"protocol": protocol, "bones": bones, "skip_bad": skip_bad or None},
+                checkpoint=checkpoint, watch=watch,
             )  # fmt: skip
         trained.save(out)
         remove_checkpoint(checkpoint)

@@ -18,12 +18,13 @@ from trellis.cli.fitting import (
     RecipeName,
     changed_recipe,
     check_folder,
+    check_seed,
     held_folder,
     print_result,
 )
 from trellis.cli.progress import training_bar
 from trellis.cli.recogniser import ModelFolder, fold_for, protocol_for
-from trellis.cli.sources import DataSource, OwnFold, OwnProtocol, SkipBad
+from trellis.cli.sources import DataSource, OwnFold, OwnProtocol, SkipBad, check_apart
 from trellis.train import remove_checkpoint
 
 NoiseSeed = Annotated[int, tyro.conf.arg(help="For the noise on the inputs.")]
@@ -62,6 +63,8 @@ def tune(
     settings = changed_recipe(recipe, epochs, tune=True)
     place = chosen_device(device, precision)
     recogniser = skeleton.Recogniser.load(model)
+    check_seed(seed)
+    check_apart(out, data)
     check_folder(out, overwrite=overwrite)
     protocol = protocol_for(recogniser, data, protocol)
     found = skeleton.load(data, protocol=protocol, skip_bad=skip_bad, progress=True)
@@ -73,7 +76,8 @@ def tune(
             tuned = skeleton.fit(
                 recogniser, found, chosen, settings, seed=seed, tune=True, device=place,
                 precision=precision, augmentation=skeleton.Augmentation() if augment else None,
-                about={"protocol": protocol}, checkpoint=checkpoint, watch=watch,
+                about={"protocol": protocol, "skip_bad": skip_bad or None},
+                checkpoint=checkpoint, watch=watch,
             )  # fmt: skip
         tuned.save(out)
         remove_checkpoint(checkpoint)

@@ -101,6 +101,7 @@ def _training(step: Step) -> list[str]:
     words += ["--seed", str(step["seed"])] if step.get("seed") else []
     precision = str(step.get("precision", "fp32"))
     words += ["--precision", precision] if precision != "fp32" else []
+    words += ["--skip-bad"] if step.get("skip_bad") else []
     varied = step.get("augmentation") is not None
     own = str(recipe.get("name")).startswith("shrink")  # a course varies recordings by itself
     return words + (["--augment"] if varied and not own else [])
@@ -133,6 +134,22 @@ def left_and_right(step: Step) -> str | None:
         return None
     done = "exchanged in half of the variants" if varied.get("mirror") else "not exchanged"
     return f"{done}: {why}"
+
+
+def missed(step: Step) -> str | None:
+    """That a search found no network that held what was asked for, in words; None where one did.
+
+    >>> missed({"at_least": 0.95, "met": False, "best": 0.9})[-37:]
+    'the best had 90.0 %, 5.0 points short'
+    >>> missed({"at_least": 0.95, "met": True, "best": 0.96})
+    """
+    asked, best = step.get("at_least"), step.get("best")
+    if step.get("met") is not False or asked is None or best is None:
+        return None
+    return (
+        f"no network of this kind held {100 * asked:.1f} % on the recordings held out: the best "
+        f"had {100 * best:.1f} %, {100 * (asked - best):.1f} points short"
+    )
 
 
 def _teachers(step: Step) -> list[str]:

@@ -28,6 +28,7 @@ from .history import (
     last_metrics,
     left_and_right,
     method_of,
+    missed,
     spent,
     taught_by,
     told,
@@ -156,12 +157,15 @@ def _architecture(model: Recogniser) -> dict[str, Any]:
 
 
 def _warnings(model: Recogniser) -> list[str]:
-    if not model.synthetic:
-        return []
-    return [
-        "SYNTHETIC DATA: trained on recordings that a program made. Figures say how networks "
-        "compare, not how well anything recognises real recordings."
-    ]
+    found = []
+    if model.synthetic:
+        found.append(
+            "SYNTHETIC DATA: trained on recordings that a program made. Figures say how networks "
+            "compare, not how well anything recognises real recordings."
+        )
+    if model.history and (short := missed(model.history[-1])):
+        found.append(f"{short[0].upper()}{short[1:]}. This one is as large as that.")
+    return found
 
 
 _UNITS = {"relu": "rectified units", "abs": "units that are absolute values"}

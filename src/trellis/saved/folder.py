@@ -128,8 +128,10 @@ def _description(path: Path) -> dict[str, Any]:
             raise _damaged(path, f"it is longer than {_LONGEST:,} bytes")
         found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
     except FileNotFoundError:
+        within = sorted(each.parent for each in path.parent.glob(f"*/{DESCRIPTION}"))
+        instead = f"; {' and '.join(repr(str(each)) for each in within[:3])} do" if within else ""
         raise TrellisError(
-            f"{str(path.parent)!r} holds no model: there is no {DESCRIPTION} in it"
+            f"{str(path.parent)!r} holds no model: there is no {DESCRIPTION} in it{instead}"
         ) from None
     except OSError as error:
         raise TrellisError(f"{str(path)!r} cannot be read: {error.strerror}") from error

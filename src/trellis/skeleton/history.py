@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _GROUPS = ("recipe", "course", "augmentation", "metrics", "versions")
-_NUMBERS = ("length", "at_least", "agreement", "top1", "mean_class", "train_top1")
+_NUMBERS = ("length", "at_least", "best", "agreement", "top1", "mean_class", "train_top1")
 
 
 def sound(step: Mapping[str, Any]) -> dict[str, Any]:

@@ -110,6 +110,11 @@ class Recogniser:
         in the ``size`` that they were ``"recorded"`` in or all ``"alike"``. ``options`` are those
         of `GCN`: ``heads``, ``filters``, ``blocks``, …
         """
+        if "bones" in kinds and not data.layout.bones:
+            raise TrellisError(
+                f"channels {', '.join(kinds)}: nothing says how the joints of {data.source!r} hang "
+                "together; name a layout with bones (docs/skeletons.md), or leave bones out"
+            )
         inputs = chunked([data.sequences[i] for i in fold.train], chunks)
         normalisation = Normalisation.fit(inputs, data.layout, frame, size)
         with torch.random.fork_rng(devices=[]):

@@ -29,6 +29,17 @@ HEADER, VERSION = "trellis.checkpoint", 1
 EVERY = 30.0  # seconds between two checkpoints
 
 
+class Another(TrellisError):
+    """A checkpoint is of another training; ``differs`` is what is not the same, in words."""
+
+    def __init__(self, path: Path, differs: str) -> None:
+        self.differs = differs
+        super().__init__(
+            f"the checkpoint {str(path)!r} is of another training: {differs}. Go on with the "
+            "settings it was begun with, or remove it to train from the start"
+        )
+
+
 def run(
     training: Training,
     checkpoint: Path | None = None,
@@ -149,7 +160,8 @@ def _settings(training: Training, about: Mapping[str, Any] | None) -> dict[str, 
         "agreement": None if training.agreement is None else training.agreement.to_dict(),
         "weights": {name: list(weight.shape) for name, weight in training.weights.items()},
     }
-    result: dict[str, Any] = json.loads(json.dumps(own | dict(about or {}), allow_nan=False))
+    # What a person has asked for comes first: where settings differ, the first few are named.
+    result: dict[str, Any] = json.loads(json.dumps(dict(about or {}) | own, allow_nan=False))
     return result
 
 
@@ -182,10 +194,7 @@ def _header(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
 
 def _check_same(path: Path, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
     if differs := differing(stored, wanted):
-        raise TrellisError(
-            f"the checkpoint {str(path)!r} is of another training: {differs}. Go on with the "
-            "settings it was begun with, or remove it to train from the start"
-        )
+        raise Another(path, differs)
 
 
 def _damaged(path: Path, what: str) -> TrellisError:

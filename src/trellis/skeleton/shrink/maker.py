@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -295,7 +296,7 @@ class Maker:
         phase = self.called + phase
         if self.folder is not None:
             own = f".{part}" if part else ""
-            path = self.folder / f".{phase.replace(' ', '-')}{own}.safetensors"
+            path = self.folder / f".{re.sub('[ :]+', '-', phase)}{own}.safetensors"
         watch = self.watch
         try:
             seconds = run(

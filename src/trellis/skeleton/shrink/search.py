@@ -18,8 +18,10 @@ _SHARE = 4  # one recording in so many is held out
 
 @dataclass(frozen=True)
 class Point:
-    """A network of the search: how much it keeps, and its accuracy on what was held out."""
+    """A network of the search: how many connections were asked for, how many it keeps of how many,
+    and its accuracy on what was held out."""
 
+    budget: int
     kept: int
     total: int
     accuracy: float
@@ -27,6 +29,7 @@ class Point:
     def to_dict(self) -> dict[str, Any]:
         return {
             "sparsity": 1 - self.kept / self.total,
+            "budget": self.budget,
             "kept": self.kept,
             "validation_top1": self.accuracy,
         }

@@ -25,6 +25,16 @@ class Small(NamedTuple):
     weights: Weights
     masks: Weights
 
+    @property
+    def kept(self) -> list[int]:
+        """How many connections each network has.
+
+        >>> Small({}, {"w": torch.tensor([[True, False], [True, True]])}).kept
+        [1, 2]
+        """
+        each = [mask.flatten(1).sum(1) for mask in self.masks.values()]
+        return [int(count) for count in torch.stack(each).sum(0)]
+
     def of(self, which: Sequence[int]) -> Small:
         """Some of the networks, in the order in which they are named.
 
