@@ -13,6 +13,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from trellis.errors import TrellisError
+
 from .gradual import batch, gradual, guaranteed, network, sgd
 
 REGROW = 0.3
@@ -42,10 +44,24 @@ def train(rank: int, wrapped: bool) -> dict[str, Tensor]:
     return {"regrown": torch.tensor(regrown)} | model.state_dict()
 
 
+def refused() -> None:
+    """One that would choose by its own gradients alone, and does not know of the others."""
+    try:
+        gradual(network(), regrow=REGROW)
+    except TrellisError as error:
+        assert "one of 2 processes" in str(error) and "DistributedDataParallel" in str(error)
+    else:
+        raise AssertionError("a bare model was taken")
+    gradual(network())  # without regrowth all choose the same
+    alone, _ = dist.new_subgroups(1)
+    gradual(network(), regrow=REGROW, group=alone)
+
+
 def main() -> None:
     rank, folder = int(sys.argv[1]), Path(sys.argv[2])
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    refused()
     for wrapped in (True, False):
         found = {name: tensor.clone() for name, tensor in train(rank, wrapped).items()}
         save_file(found, folder / f"{rank}-{wrapped}.safetensors")

@@ -60,7 +60,7 @@ class Masks(Mapping[str, Tensor]):
             raise TrellisError(
                 f"budget={budget!r}: give the number of connections asked for, 0 or more"
             )
-        self._masks = {name: mask.detach() for name, mask in masks.items()}
+        self._masks = {name: mask.detach().contiguous() for name, mask in masks.items()}
         self._budget = budget
         self.provenance: dict[str, Any] = _jsonable(provenance or {})
         self._model: weakref.ref[nn.Module] | None = None

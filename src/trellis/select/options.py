@@ -69,7 +69,10 @@ class Options:
 
     @property
     def ignored(self) -> tuple[str, ...]:
-        return (self.ignore,) if isinstance(self.ignore, str) else tuple(self.ignore)
+        if isinstance(self.ignore, str):
+            return (self.ignore,)
+        unordered = isinstance(self.ignore, set | frozenset)
+        return tuple(sorted(self.ignore) if unordered else self.ignore)
 
     def record(self) -> dict[str, Any]:
         """For a file's header: what JSON can hold."""

@@ -18,8 +18,8 @@ from .values import Weight
 
 @dataclass(frozen=True, eq=False)
 class Current:
-    """Effective ``weights`` of every parameter that holds connections, contiguous, and the
-    ``masks`` of those that carry one. Both by plain name."""
+    """Effective ``weights`` of every parameter that holds connections, and the ``masks`` of those
+    that carry one. Both by plain name, and contiguous, however the model lies in memory."""
 
     weights: dict[str, Tensor]
     masks: dict[str, Tensor]
@@ -55,7 +55,7 @@ def current(net: Trellis) -> Current:
                 )
             weights[name] = value.contiguous()
             if slot.mask is not None:
-                masks[name] = slot.mask.bool()
+                masks[name] = slot.mask.bool().contiguous()
             break
     gone = [name for name in net.connections if name not in weights]
     if gone:
@@ -70,22 +70,28 @@ def current(net: Trellis) -> Current:
 
 
 def matching(net: Trellis, patterns: str | tuple[str, ...] | list[str]) -> list[str]:
-    """Parameters whose name fits one of the patterns (shell style: ``head.*``).
+    """Parameters one of whose names fits one of the patterns (shell style: ``head.*``); a tied
+    one has several.
 
     Every pattern must fit something: one that does not is a typing error.
     """
     patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
     if not patterns:
         return []
-    known = [name for name, _ in named_slots(net.model)]
+    slots = list(named_slots(net.model))
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in known):
+        if not any(fnmatchcase(name, pattern) for name, _ in slots):
             raise TrellisError(
                 f"ignore pattern {pattern!r} fits no parameter; there are "
                 f"{', '.join(map(repr, list(net.connections)[:8]))}"
                 f"{' …' if len(net.connections) > 8 else ''}"
             )
-    return [n for n in net.connections if any(fnmatchcase(n, p) for p in patterns)]
+    fits = {
+        name: any(fnmatchcase(alias, pattern) for alias, _ in group for pattern in patterns)
+        for group in tied(slots, masked=False)
+        for name, _ in group
+    }
+    return [name for name in net.connections if fits[name]]
 
 
 def without(net: Trellis, names: list[str], weights: dict[str, Tensor]) -> Trellis:

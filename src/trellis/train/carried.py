@@ -6,7 +6,7 @@ parameters and their optimizer, compiled code, the buffers that data-parallel tr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -43,8 +43,8 @@ class Carried:
         self.mask.mask.copy_(kept)
 
 
-def attach(model: nn.Module, masks: Mapping[str, Tensor], *, probed: bool) -> None:
-    """Put masks on a model; ``probed`` ones can tell the gradients of what is pruned."""
+def attach(model: nn.Module, masks: Mapping[str, Tensor]) -> None:
+    """Put masks on a model."""
     bare: dict[str, Tensor] = {}
     for group in tied(named_slots(model), masked=True):
         name, slot = group[0]
@@ -55,12 +55,16 @@ def attach(model: nn.Module, masks: Mapping[str, Tensor], *, probed: bool) -> No
             else:
                 bare[name] = masks[name]
     Masks(bare).apply(model)
-    if not probed:
-        return
+
+
+def probed(model: nn.Module, names: Collection[str]) -> None:
+    """Make the masks on these parameters such as can tell the gradients of what is pruned."""
     made: dict[int, ProbedMask] = {}  # aliases of a tied parameter share one mask
     for name, slot in named_slots(model):
         for place, mask in enumerate(slot.transforms):
-            if isinstance(mask, Mask) and (name in masks or id(mask) in made):
+            if not isinstance(mask, Mask) or isinstance(mask, ProbedMask):
+                continue
+            if name in names or id(mask) in made:
                 _chain(slot)[place] = made.setdefault(id(mask), ProbedMask(mask.mask))
 
 

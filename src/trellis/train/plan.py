@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from numbers import Real
 from typing import Any
 
 from ..errors import TrellisError
@@ -48,19 +49,19 @@ class Plan:
                 f"schedule={schedule!r:.60} is not a schedule: give one such as "
                 "trellis.Schedule('geometric', end=1000, every=10)"
             )
-        number = isinstance(regrow, int | float) and not isinstance(regrow, bool)
+        number = isinstance(regrow, Real) and not isinstance(regrow, bool)
         if not number or not 0 <= regrow < 1:
             raise TrellisError(
                 f"regrow={regrow!r} is not a share of the kept connections: 0 <= regrow < 1"
             )
         target = exact_budget(total, sparsity, keep)
         goal = 1 - target / total if sparsity is None else float(sparsity)
-        if schedule.start > goal:
+        share = kept_share(total, sparsity, keep)
+        if Fraction(repr(schedule.start)) > 1 - share:  # 1 - 576 / 640 is less than 0.1 in floats
             raise TrellisError(
                 f"the schedule starts at a sparsity of {schedule.start:g} and the target is "
                 f"{goal:g}: start there or below"
             )
-        share = kept_share(total, sparsity, keep)
         return cls(schedule, total, target, goal, share, float(regrow))
 
     def sparsity(self, step: int) -> float:

@@ -19,10 +19,10 @@ from ..select.ranking import count
 from ..select.scope import check
 from ..trace.current import Current, current, matching, without
 from ..trace.trellis import Trellis, trace
-from .carried import Carried, attach, carried, storable
+from .carried import Carried, attach, carried, probed, storable
 from .choosing import Choice, Chooser, Kept, plenty
 from .plan import Plan, options_of
-from .ranks import agreed, summed, unwrapped
+from .ranks import agreed, check_group, summed, unwrapped
 from .regrowth import ProbedMask, returning
 from .resume import Standing, read_standing
 from .schedule import Schedule
@@ -53,8 +53,9 @@ class Pruner:
 
     Made once for a model; then `step` is called after every optimizer step. When the
     ``schedule`` says so it renews the masks, to exactly the budget that is scheduled. The model
-    is traced once, and carries masks from then on that keep everything at first. They only ever
-    change in place: make the optimizer, compile, copy or wrap the model before or after.
+    is traced once, and carries masks from then on that keep everything at first, but for weights
+    that are exactly zero. They only ever change in place: make the optimizer, compile, copy or wrap
+    the model before or after, but an average of its weights afterwards.
 
     Without ``regrow`` the kept connections only ever get fewer. With it, at each renewal a share
     of them is replaced by the pruned connections of largest gradient that lie on a path. The
@@ -99,6 +100,7 @@ class Pruner:
         if isinstance(model, nn.Module):
             model, found = unwrapped(model)
             group = found if group is None else group
+        check_group(group, alone=not regrow)
         self.group = group
         self.net = trace(model, example_inputs)
         refuse_hooks(self.model)
@@ -122,8 +124,10 @@ class Pruner:
         self._inside = None if bound is not None and self.plan.target >= bound else last
         if able is None:
             able = {n: torch.ones_like(now.weights[n], dtype=torch.bool) for n in net.connections}
-        attach(self.model, able, probed=regrow > 0)
         self._names = tuple(net.connections)
+        attach(self.model, able)
+        if regrow:  # now, and not in the middle of training: what is compiled stays so
+            probed(self.model, self._names)
         self.steps = 0
         self.budget = net.total
         if self.plan.renews(0):
@@ -167,7 +171,11 @@ class Pruner:
     def step(self) -> Renewal | None:
         """Count an optimizer step. At a scheduled one renew the masks, and say what is kept."""
         self.steps += 1
-        renewal = self._renew() if self.plan.renews(self.steps) else None
+        try:
+            renewal = self._renew() if self.plan.renews(self.steps) else None
+        except TrellisError:
+            self.steps -= 1  # it is still to come, when what was wrong is mended
+            raise
         self._prepare()
         return renewal
 
@@ -224,7 +232,9 @@ class Pruner:
         """Choose anew among what is kept, let come back what may, and write the masks."""
         now = current(self.net)
         masks = self._carried()
-        before = {mine.name: mine.mask.mask.clone() for mine in masks}
+        before = {
+            mine.name: mine.mask.mask.clone(memory_format=torch.contiguous_format) for mine in masks
+        }
         budget = self.plan.budget(self.steps)
         chosen = self._chosen(now, before, budget, self._gradients(masks))
         kept = agreed({name: chosen.kept[name] for name in self._names}, self.group)
@@ -260,6 +270,8 @@ class Pruner:
         if not self.plan.regrow:
             return
         wanted = self.plan.regrown(self.steps + 1) > 0
+        if wanted:
+            probed(self.model, self._names)  # somebody may have put other masks on it
         for mine in self._carried():
             if isinstance(mine.mask, ProbedMask):
                 stored = mine.slot.sources[0]

@@ -9,6 +9,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from ..errors import TrellisError
+
 
 def unwrapped(model: nn.Module) -> tuple[nn.Module, dist.ProcessGroup | None]:
     """The model inside `torch.compile`, `DataParallel` and `DistributedDataParallel`, and the
@@ -29,6 +31,24 @@ def unwrapped(model: nn.Module) -> tuple[nn.Module, dist.ProcessGroup | None]:
         if not isinstance(inner, nn.Module):
             return model, group
         model = inner
+
+
+def check_group(group: object, *, alone: bool) -> None:
+    """Refuse what is no group of processes; and none at all, if there are several processes and
+    each cannot choose ``alone`` what the others choose."""
+    several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+    if group is not None and not (dist.is_available() and isinstance(group, dist.ProcessGroup)):
+        raise TrellisError(
+            f"group={group!r:.60} is no group of processes: give one such as "
+            "torch.distributed.group.WORLD"
+        )
+    if group is None and several and not alone:
+        raise TrellisError(
+            f"one of {dist.get_world_size()} processes: connections come back by their gradients, "
+            "and every process has its own. Give the model as DistributedDataParallel wraps it, or "
+            "group=, the processes that train it together (torch.distributed.group.WORLD; "
+            "torch.distributed.new_subgroups(1)[0] where each trains its own)"
+        )
 
 
 def summed(

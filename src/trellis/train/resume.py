@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TrellisError
+from ..select.ranking import count
 from .differing import differing
 
 VERSION = 1
@@ -59,6 +60,12 @@ def read_standing(
             raise TrellisError(f"the pruner's state says {name}={value!r}: it is damaged")
     masks = _checked_masks("masks", state.get("masks"), shapes)
     known = _checked_masks("inside", state.get("inside"), shapes if inside else {})
+    most, kept = min(state["budget"], plan["total"]), count(masks)
+    if state["budget"] > plan["total"] or not 0 < kept <= most:
+        raise TrellisError(
+            f"the pruner's state says budget={state['budget']} and keeps {kept} of "
+            f"{plan['total']}: it is damaged"
+        )
     return Standing(state["steps"], state["budget"], masks, known)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from numbers import Integral, Real
 from typing import Any
 
 from ..errors import TrellisError
@@ -78,12 +79,12 @@ class Schedule:
     start: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.curve not in CURVES:
+        if not isinstance(self.curve, str) or self.curve not in CURVES:
             raise TrellisError(
                 f"schedule {self.curve!r} is unknown: it is one of {', '.join(CURVES)}"
             )
         for name, least in (("begin", 0), ("every", 1)):
-            _whole(name, getattr(self, name), least)
+            object.__setattr__(self, name, _whole(name, getattr(self, name), least))
         if self.curve == "one-shot":
             if self.end not in (None, self.begin) or self.every != 1 or self.start != 0:
                 raise TrellisError(
@@ -96,12 +97,14 @@ class Schedule:
                 f"a {self.curve} schedule needs end=, the step at which the target is reached"
             )
         else:
-            _whole("end", self.end, self.begin + 1, f" (begin={self.begin})")
+            end = _whole("end", self.end, self.begin + 1, f" (begin={self.begin})")
+            object.__setattr__(self, "end", end)
         given = self.start
-        if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < 1:
+        if isinstance(given, bool) or not isinstance(given, Real) or not 0 <= given < 1:
             raise TrellisError(
                 f"start={given!r} is not a fraction removed at the beginning: 0 <= start < 1"
             )
+        object.__setattr__(self, "start", float(given))
 
     @property
     def last(self) -> int:
@@ -117,7 +120,7 @@ class Schedule:
         """
         if step >= self.last:
             return 1.0
-        return max(step - self.begin, 0) / (self.last - self.begin)
+        return (step - self.begin) / (self.last - self.begin) if step > self.begin else 0.0
 
     def sparsity(self, step: int, target: float) -> float:
         """The fraction removed after ``step``; exactly ``target`` from ``end`` on."""
@@ -165,8 +168,9 @@ class Schedule:
         return f"{self.curve}, steps {self.begin:,} to {self.last:,}, every {self.every:,}{start}"
 
 
-def _whole(name: str, value: object, least: int, beside: str = "") -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+def _whole(name: str, value: object, least: int, beside: str = "") -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         raise TrellisError(
             f"{name}={value!r} is not a whole number of steps from {least} up{beside}"
         )
+    return int(value)
