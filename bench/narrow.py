@@ -15,7 +15,7 @@ import torch
 from trellis import skeleton
 from trellis.cli.memory import keep_freed
 from trellis.masks import masks_of
-from trellis.skeleton.fitting import seeing
+from trellis.skeleton.channels import seeing
 from trellis.skeleton.narrow import Narrow
 from trellis.train import Training, forward_of, recipe_named, stack
 

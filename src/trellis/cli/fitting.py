@@ -15,7 +15,7 @@ from trellis.errors import TrellisError
 from trellis.files import check_writable, remove_drafts
 from trellis.lock import locked
 from trellis.saved.folder import DESCRIPTION, TENSORS, is_saved
-from trellis.skeleton import Recogniser, Skeletons
+from trellis.skeleton import Recogniser, Skeletons, Teaching
 from trellis.train import Recipe, recipe_named, remove_checkpoint
 from trellis.train.provenance import in_words
 
@@ -44,6 +44,21 @@ Augment = Annotated[
         "speeds. More accurate on new recordings; best with more epochs."
     ),
 ]
+TeacherFolders = Annotated[
+    tuple[Path, ...],
+    arg(
+        metavar="FOLDER …",
+        help_behavior_hint="(default: none)",
+        help="Learn from what these models say as well as from labels: trained on the same "
+        "recordings, all of one architecture.",
+    ),
+]
+TeacherWeight = Annotated[
+    float, arg(metavar="SHARE", help="Which share of the loss comes from teachers.")
+]
+Temperature = Annotated[
+    float, arg(help="How much teachers' answers are flattened, so that lesser ones are heard too.")
+]
 Overwrite = Annotated[bool, arg(help="Replace the model that --out already holds.")]
 Out = Annotated[
     Path,
@@ -68,6 +83,16 @@ def changed_recipe(name: str, epochs: int | None, *, tune: bool) -> Recipe:
     if epochs < 1:
         raise TrellisError(f"--epochs {epochs}: give a whole number from 1 up")
     return recipe_named(name, **{"tune_epochs" if tune else "epochs": epochs})
+
+
+def taught(
+    folders: tuple[Path, ...], weight: float, temperature: float
+) -> tuple[Teaching | None, dict[str, Any]]:
+    """The teachers in these folders, and what a history says of where they are."""
+    if not folders:
+        return None, {}
+    models = [Recogniser.load(folder) for folder in folders]
+    return Teaching(models, weight, temperature), {"teacher": [str(each) for each in folders]}
 
 
 def check_folder(out: Path, *, overwrite: bool) -> None:

@@ -17,11 +17,15 @@ from trellis.cli.fitting import (
     Overwrite,
     RecipeName,
     Seed,
+    TeacherFolders,
+    TeacherWeight,
+    Temperature,
     changed_recipe,
     check_folder,
     check_seed,
     held_folder,
     print_result,
+    taught,
 )
 from trellis.cli.progress import training_bar
 from trellis.cli.sources import FoldName, Protocol, SkipBad, Source, check_apart, chosen_fold
@@ -110,6 +114,9 @@ def train(
     frame: Frame = "camera",
     size: Size = "recorded",
     augment: Augment = False,
+    teacher: TeacherFolders = (),
+    teacher_weight: TeacherWeight = 0.7,
+    temperature: Temperature = 2.0,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -127,6 +134,7 @@ def train(
     settings = changed_recipe(recipe, epochs, tune=False)
     place = chosen_device(device, precision)
     check_seed(seed)
+    teaching, told = taught(teacher, teacher_weight, temperature)
     check_apart(out, source)
     check_folder(out, overwrite=overwrite)
     data = skeleton.load(source, protocol=protocol, skip_bad=skip_bad, progress=True)
@@ -148,8 +156,8 @@ def train(
             trained = skeleton.fit(
                 fresh, data, chosen, settings, seed=seed, device=place, precision=precision,
                 augmentation=skeleton.Augmentation() if augment else None,
-                about={"protocol": protocol, "bones": bones, "skip_bad": skip_bad or None},
-                checkpoint=checkpoint, watch=watch,
+                about={"protocol": protocol, "bones": bones, "skip_bad": skip_bad or None} | told,
+                teaching=teaching, checkpoint=checkpoint, watch=watch,
             )  # fmt: skip
         trained.save(out)
         remove_checkpoint(checkpoint)

@@ -16,11 +16,15 @@ from trellis.cli.fitting import (
     Out,
     Overwrite,
     RecipeName,
+    TeacherFolders,
+    TeacherWeight,
+    Temperature,
     changed_recipe,
     check_folder,
     check_seed,
     held_folder,
     print_result,
+    taught,
 )
 from trellis.cli.progress import training_bar
 from trellis.cli.recogniser import ModelFolder, fold_for, protocol_for
@@ -44,6 +48,9 @@ def tune(
     protocol: OwnProtocol = None,
     fold: OwnFold = None,
     augment: Augment = False,
+    teacher: TeacherFolders = (),
+    teacher_weight: TeacherWeight = 0.7,
+    temperature: Temperature = 2.0,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -56,6 +63,8 @@ def tune(
       trellis prune hands --sparsity 0.99 --out small
       trellis tune small --data hands45 --out tuned
 
+    With `--teacher hands` it learns from what the dense model says, too.
+
     Recordings are treated as they were when the model was first trained. Without --protocol and
     --fold, they are divided as they were then. A model that is not pruned is trained further as a
     whole.
@@ -64,6 +73,7 @@ def tune(
     place = chosen_device(device, precision)
     recogniser = skeleton.Recogniser.load(model)
     check_seed(seed)
+    teaching, told = taught(teacher, teacher_weight, temperature)
     check_apart(out, data)
     check_folder(out, overwrite=overwrite)
     protocol = protocol_for(recogniser, data, protocol)
@@ -76,8 +86,8 @@ def tune(
             tuned = skeleton.fit(
                 recogniser, found, chosen, settings, seed=seed, tune=True, device=place,
                 precision=precision, augmentation=skeleton.Augmentation() if augment else None,
-                about={"protocol": protocol, "skip_bad": skip_bad or None},
-                checkpoint=checkpoint, watch=watch,
+                about={"protocol": protocol, "skip_bad": skip_bad or None} | told,
+                teaching=teaching, checkpoint=checkpoint, watch=watch,
             )  # fmt: skip
         tuned.save(out)
         remove_checkpoint(checkpoint)

@@ -102,6 +102,7 @@ def _training(step: Step) -> list[str]:
     precision = str(step.get("precision", "fp32"))
     words += ["--precision", precision] if precision != "fp32" else []
     words += ["--skip-bad"] if step.get("skip_bad") else []
+    words += _teacher(step)
     varied = step.get("augmentation") is not None
     own = str(recipe.get("name")).startswith("shrink")  # a course varies recordings by itself
     return words + (["--augment"] if varied and not own else [])
@@ -162,6 +163,22 @@ def _teachers(step: Step) -> list[str]:
     given = course.get("teachers", 0)
     own = COURSES["quick" if quick else "default"].teachers
     return [] if given in (own, None) else ["--teachers", str(given)]
+
+
+def _teacher(step: Step) -> list[str]:
+    """The models that a step learnt from, where it says where they were.
+
+    >>> step = {"teacher": ["a", "b"], "taught": {"weight": 0.5, "temperature": 2.0}}
+    >>> " ".join(_teacher(step))
+    '--teacher a b --teacher-weight 0.5 --temperature 2'
+    """
+    folders, how = step.get("teacher"), step.get("taught") or {}
+    if not isinstance(folders, list) or not folders:
+        return []
+    words = ["--teacher", *map(str, folders)]
+    for option, name in (("--teacher-weight", "weight"), ("--temperature", "temperature")):
+        words += [option, f"{how[name]:g}"] if name in how else []
+    return words
 
 
 def _agreement(step: Step) -> list[str]:

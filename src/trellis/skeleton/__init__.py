@@ -12,6 +12,7 @@ from .readers.recording import read_recording
 from .recogniser import Recogniser
 from .skeletons import Fold, Frames, LeftOut, Skeletons
 from .source import load
+from .teaching import Teaching
 
 __all__ = [
     "GCN",
@@ -27,6 +28,7 @@ __all__ = [
     "Normalisation",
     "Recogniser",
     "Skeletons",
+    "Teaching",
     "chunked",
     "evaluated",
     "fit",

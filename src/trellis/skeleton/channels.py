@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import TrellisError
+from ..train.stacked import Forward
 from .cosines import in_cosines
 from .layout import Layout
 
@@ -112,3 +113,8 @@ class Channels:
         ends = zip(joints, self.parents, strict=True)
         bones = [joint - joints[p] if p >= 0 else joint for joint, p in ends]
         return torch.cat(bones, dim=-2)
+
+
+def seeing(channels: Channels, forward: Forward) -> Forward:
+    """A stack's function of places, for networks that see these channels of them."""
+    return lambda weights, places: forward(weights, channels(places))

@@ -10,17 +10,17 @@ from typing import Any
 import torch
 
 from ..errors import TrellisError
-from ..masks import Masks, masks_of, weights_hash
-from ..masks.slots import named_slots
-from ..train import Forward, Recipe, Training, Weights, forward_of, run, stack, unstack
+from ..masks import Masks, weights_hash
+from ..train import Recipe, Training, Weights, forward_of, run, stack, unstack
 from ..train.batches import Feed
 from ..train.provenance import hardware, versions
 from .augmentation import Augmentation, Augmenter
-from .channels import Channels
+from .channels import seeing
 from .evaluation import Evaluation
 from .narrow import narrowed
 from .recogniser import Recogniser
 from .skeletons import Fold, Indices, Skeletons
+from .teaching import Teaching, carried_masks
 
 
 def fit(
@@ -34,6 +34,7 @@ def fit(
     device: torch.device | str = "cpu",
     precision: str = "fp32",
     augmentation: Augmentation | None = None,
+    teaching: Teaching | None = None,
     about: Mapping[str, Any] | None = None,
     checkpoint: Path | None = None,
     watch: Callable[[Training], None] | None = None,
@@ -42,7 +43,8 @@ def fit(
 
     Masks stay as they are: only kept connections (and biases) are touched. ``tune`` takes the
     recipe's rate and length for tuning; ``augmentation`` shows the network variants of the
-    recordings, in place of the recipe's noise; ``about`` is what else the history should say. With
+    recordings, in place of the recipe's noise; ``teaching`` lets it learn from other models as well
+    as from labels; ``about`` is what else the history should say. With
     ``checkpoint`` a training that was killed goes on where it stopped and ends the same, bit for
     bit; that file is the caller's to remove.
     """
@@ -59,8 +61,10 @@ def fit(
         "channels": list(recogniser.kinds),
         "basis": recogniser.basis,
         "augmentation": None if augmentation is None else augmentation.to_dict(),
+        "taught": None if teaching is None else teaching.to_dict(),
     }
-    masks = _masks(model)
+    teachers = None if teaching is None else teaching.of(recogniser, device)
+    masks = carried_masks(model)
     if masks is not None:
         masks.bake(model)
     try:
@@ -80,6 +84,7 @@ def fit(
             masks=kept,
             tune=tune,
             precision=precision,
+            teachers=teachers,
             feed=feed_of(recogniser, augmentation, [seed], device),
         )
         seconds = run(training, checkpoint, about=same, watch=watch)
@@ -103,6 +108,7 @@ def fit(
         recordings={"train": len(fold.train), "test": len(fold.test)},
         recipe=step,
         augmentation=None if augmentation is None else augmentation.to_dict(),
+        taught=None if teaching is None else teaching.to_dict(),
         seed=seed,
         precision=precision,
         device=torch.device(device).type,
@@ -112,11 +118,6 @@ def fit(
         metrics=metrics(recogniser, data, fold),
         **(about or {}),
     )
-
-
-def seeing(channels: Channels, forward: Forward) -> Forward:
-    """A stack's function of places, for networks that see these channels of them."""
-    return lambda weights, places: forward(weights, channels(places))
 
 
 def feed_of(
@@ -144,11 +145,6 @@ def metrics(recogniser: Recogniser, data: Skeletons, fold: Fold) -> dict[str, An
     test = evaluated(recogniser, data, fold.test)
     train = evaluated(recogniser, data, fold.train)
     return {"top1": test.top1, "mean_class": test.mean_class, "train_top1": train.top1}
-
-
-def _masks(model: torch.nn.Module) -> Masks | None:
-    masked = any(slot.mask is not None for _, slot in named_slots(model))
-    return masks_of(model) if masked else None
 
 
 def _stacked(masks: Masks | None) -> Weights | None:

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-_GROUPS = ("recipe", "course", "augmentation", "metrics", "versions")
-_NUMBERS = ("length", "at_least", "best", "agreement", "top1", "mean_class", "train_top1")
+_GROUPS = ("recipe", "course", "augmentation", "taught", "metrics", "versions")
+_NUMBERS = (
+    "weight",
+    "temperature",
+    "length",
+    "at_least",
+    "best",
+    "agreement",
+    "top1",
+    "mean_class",
+    "train_top1",
+)
 
 
 def sound(step: Mapping[str, Any]) -> dict[str, Any]:

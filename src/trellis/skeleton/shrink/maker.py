@@ -18,8 +18,9 @@ from ...train.agreement import Agreement
 from ...train.dropping import Dropping
 from ...train.schedule import Schedule
 from ...train.shrinking import Chooses, Diverged, Shrinking
+from ..channels import seeing
 from ..choosing import PATHS, chooser
-from ..fitting import feed_of, seeing
+from ..fitting import feed_of
 from ..gcn import GCN
 from ..narrow import Inside, Narrow, narrowed
 from ..recogniser import Recogniser

@@ -1,0 +1,111 @@
+"""Models that teach another one."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import trellis
+from tests.skeleton.moving import arms
+from trellis.errors import TrellisError
+from trellis.skeleton import Recogniser, Skeletons, Teaching, fit
+from trellis.train import recipe_named
+
+RECIPE = recipe_named("default", epochs=40, rate=5e-3)
+SIZES: dict[str, Any] = {"chunks": 6, "heads": 3, "filters": 8}
+
+
+def fresh(data: Skeletons | None = None, **changes: Any) -> Recogniser:
+    data = arms() if data is None else data
+    return Recogniser.fresh(data, data.folds[0], **(SIZES | changes))
+
+
+@pytest.fixture(scope="module")
+def teacher() -> Recogniser:
+    return fit(fresh(), arms(), arms().folds[0], RECIPE)
+
+
+def weights(recogniser: Recogniser) -> dict[str, Tensor]:
+    return {name: weight.detach() for name, weight in recogniser.model.named_parameters()}
+
+
+def same(one: Recogniser, other: Recogniser) -> bool:
+    own, theirs = weights(one), weights(other)
+    return all(torch.equal(own[name], theirs[name]) for name in own)
+
+
+def learnt(data: Skeletons | None = None, **options: Any) -> Recogniser:
+    data = arms() if data is None else data
+    return fit(fresh(seed=1), data, data.folds[0], RECIPE, **options)
+
+
+def test_who_is_not_heard_teaches_nothing(teacher: Recogniser) -> None:
+    assert same(learnt(teaching=Teaching([teacher], weight=0.0)), learnt())
+
+
+def test_who_alone_is_heard_makes_labels_worth_nothing(teacher: Recogniser) -> None:
+    alone = Teaching([teacher], weight=1.0)
+    labels = np.random.default_rng(0).permutation(arms().labels)
+    shuffled = dataclasses.replace(arms(), labels=labels)
+    taught = learnt(teaching=alone)
+    assert same(taught, learnt(shuffled, teaching=alone)) and not same(taught, learnt())
+    sequences = arms().sequences
+    agree = taught.probabilities(sequences).argmax(1) == teacher.probabilities(sequences).argmax(1)
+    assert agree.mean() > 0.9
+
+
+def test_one_that_is_told_twice_is_heard_as_once(teacher: Recogniser) -> None:
+    once, twice = (learnt(teaching=Teaching([teacher] * n, weight=0.5)) for n in (1, 2))
+    for name, weight in weights(once).items():
+        torch.testing.assert_close(weight, weights(twice)[name], rtol=1e-3, atol=1e-4)
+
+
+def test_a_pruned_teacher_says_what_it_says(teacher: Recogniser) -> None:
+    """Masked or baked in; and it is left as it was."""
+    pruned = dataclasses.replace(teacher, model=copy.deepcopy(teacher.model))
+    masks = trellis.prune(pruned.model, torch.zeros(1, 4, 18), sparsity=0.8)
+    baked = dataclasses.replace(pruned, model=copy.deepcopy(pruned.model))
+    masks.bake(baked.model)
+    one, other = (learnt(teaching=Teaching([each])) for each in (pruned, baked))
+    assert same(one, other) and trellis.masks_of(pruned.model) == masks
+
+
+def test_a_teacher_may_be_larger_and_see_other_channels() -> None:
+    data = arms()
+    large = fit(
+        fresh(heads=5, kinds=("coordinates", "bones"), basis="cosines"), data, data.folds[0], RECIPE
+    )
+    taught = learnt(teaching=Teaching([large, large], weight=1.0))
+    said = taught.probabilities(data.sequences).argmax(1)
+    assert (said == large.probabilities(data.sequences).argmax(1)).mean() > 0.9
+
+
+def test_history_says_who_taught(teacher: Recogniser) -> None:
+    last = learnt(teaching=Teaching([teacher], weight=0.5, temperature=3.0)).history[-1]
+    assert (last["taught"]["weight"], last["taught"]["temperature"]) == (0.5, 3.0)
+    assert len(last["taught"]["teachers"]) == 1
+    assert learnt().history[-1]["taught"] is None
+
+
+def test_teachers_that_cannot_be(teacher: Recogniser) -> None:
+    data = arms()
+    renamed = dataclasses.replace(data, classes=tuple(f"{name}!" for name in data.classes))
+    for other, said in (
+        (fresh(renamed), "other classes"),
+        (fresh(chunks=7), "other chunks"),
+        (fresh(size="alike"), "other normalisation"),
+    ):
+        with pytest.raises(TrellisError, match=f"a teacher has {said} than its student"):
+            learnt(teaching=Teaching([other]))
+    with pytest.raises(TrellisError, match="different architectures"):
+        Teaching([teacher, fresh(heads=2)])
+    with pytest.raises(TrellisError, match="there are no teachers"):
+        Teaching([])
+    with pytest.raises(TrellisError, match=r"weight=1\.5"):
+        Teaching([teacher], weight=1.5)
