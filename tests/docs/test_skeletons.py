@@ -86,7 +86,9 @@ def test_other_commands_are_spelt_right(
         layout = skeleton.Layout("arm", ("shoulder", "hand"), (-1, 0))
         normalisation = skeleton.Normalisation((0,), 1.0)
         model = GCN(nodes=2, channels=96, classes=2, heads=2, filters=16)
-        skeleton.Recogniser(model, 32, normalisation, ("a", "b"), layout).save(words[2])
+        named = [words[2], *(word for at, word in enumerate(words) if words[at - 1] == "--teacher")]
+        for folder in named:
+            skeleton.Recogniser(model, 32, normalisation, ("a", "b"), layout).save(folder)
     status = main(words[1:])
     err = capsys.readouterr().err
     assert (status == 0 and words[1] == "prune") or err == "trellis: error: it reads its data\n"
