@@ -206,7 +206,8 @@ def test_killed_while_tuning_it_goes_on(run: Run, monkeypatch: pytest.MonkeyPatc
     Path("b/model").mkdir()
     Path("b/model/.model.safetensors.0badcafe").touch()  # as if killed while writing that
     resumed = run(*SHRINK, "--keep", "60", "--out", "b", "--json")
-    assert resumed.json == straight.json | {"out": "b", "report": "b/report.html"}
+    other = {"out": "b", "report": "b/report.html", "resumed": True}
+    assert resumed.json == straight.json | other and not straight.json["resumed"]
     assert not list(Path("b").glob(".*.safetensors")) and not list(Path("b/model").glob(".*"))
 
 

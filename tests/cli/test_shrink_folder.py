@@ -66,6 +66,8 @@ def test_killed_at_its_end_it_is_finished_by_the_same_command(
         assert again.status == 2 and "'b' holds a finished run" in again.err
         again = run(*words, "b", "--overwrite")
     assert again.status == 0, again.err
+    resumed = not at.endswith("forget")
+    assert ("went on from where it had been stopped" in again.out) == resumed
     assert sorted(os.listdir("b")) == FILES and tensors("b") == tensors("a")
 
 

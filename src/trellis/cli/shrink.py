@@ -20,6 +20,7 @@ from trellis.cli.shrink_folder import (
     DENSE,
     MODEL,
     PAGE,
+    begun,
     check_run,
     finished,
     folder_for,
@@ -180,6 +181,7 @@ def shrink(
         check_run(folder, overwrite=overwrite)  # somebody may have come first
         if finished(folder):
             forget(folder)  # what a run that was killed at its very end has left
+        resumed = begun(folder)
         with phases_bar() as watch:
             make = partial(
                 shrunk, fresh, found, chosen, settings, sparsity=sparsity, keep=keep,
@@ -190,11 +192,11 @@ def shrink(
             made = made_in(folder, make, overwrite=overwrite)
         write_run(folder, made)
         if not as_json:
-            _print(folder, made, found, chosen)
+            _print(folder, made, found, chosen, resumed=resumed)
         _tell(folder, found, chosen, quiet=as_json)
         forget(folder)  # last: until then the same command goes on
     if as_json:
-        print_json(_summary(folder, made, found))
+        print_json(_summary(folder, made, found) | {"resumed": resumed})
     return 0
 
 
@@ -246,7 +248,7 @@ def _summary(folder: Path, made: Outcome, data: Skeletons) -> dict[str, Any]:
     }
 
 
-def _print(folder: Path, made: Outcome, data: Skeletons, fold: Fold) -> None:
+def _print(folder: Path, made: Outcome, data: Skeletons, fold: Fold, *, resumed: bool) -> None:
     to = console()
     if made.curve:
         rows = table(["connections", "removed", "held-out accuracy", ""], words=0)
@@ -276,6 +278,7 @@ def _print(folder: Path, made: Outcome, data: Skeletons, fold: Fold) -> None:
         *_fewer(made),
         *_mirrored(made),
         *left_out_lines(data),
+        *(["went on from where it had been stopped"] if resumed else []),
         f"wrote {folder / MODEL}, {folder / DENSE}",
     ]
     to.print("\n".join(lines), soft_wrap=True)

@@ -53,10 +53,15 @@ def finished(folder: Path) -> bool:
     model, page = folder / MODEL, folder / PAGE
     if not is_saved(model):
         return False
-    if not any(folder.glob(_CHECKPOINTS)):
+    if not begun(folder):
         return True
     written = (model / DESCRIPTION).stat().st_mtime_ns
     return page.exists() and page.stat().st_mtime_ns >= written
+
+
+def begun(folder: Path) -> bool:
+    """Whether there are checkpoints of a run."""
+    return any(folder.glob(_CHECKPOINTS))
 
 
 def forget(folder: Path) -> None:

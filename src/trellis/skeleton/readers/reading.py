@@ -106,7 +106,7 @@ class Reading:
                     raise TrellisError(
                         f"{shown(self.source)}: there is nothing to {side} on in the fold "
                         f"{fold.name!r} ({len(found):,} recordings read, {len(self.left_out):,} "
-                        "left out)"
+                        "left out): every class wants a recording to train on and one to test on"
                     )
         return Skeletons(
             source=self.source,

@@ -117,7 +117,7 @@ def _check_line(place: str, cells: list[str], expected: int, what: str) -> None:
         kind = "no number"
         if cell.lstrip("+-").lower() in ("nan", "inf", "infinity") or _NUMBER.fullmatch(cell):
             kind = "not finite"
-        raise TrellisError(f"{place}: {brief(cell)} in column {column} is {kind} ({what})")
+        raise TrellisError(f"{place}: {brief(cell)} in column {column} is {kind}")
     if len(cells) != expected:
         raise TrellisError(f"{place}: {len(cells)} numbers where {expected} are expected ({what})")
 

@@ -15,7 +15,8 @@ def came_to_nothing(phase: str) -> TrellisError:
     """What to say where numbers are no longer finite."""
     return TrellisError(
         f"training came to nothing: in the phase {phase!r} a network's numbers are no longer "
-        "finite. Look for recordings with wild coordinates (`trellis data info`)"
+        "finite. Look for recordings with wild coordinates (`trellis data info`), and for rates or "
+        "weights of the loss that are far too large"
     )
 
 
