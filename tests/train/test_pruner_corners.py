@@ -184,6 +184,21 @@ def test_nonsense_is_refused_at_once(make: Callable[[], object], said: str) -> N
         make()
 
 
+def test_sparse_gradients_are_refused_at_once() -> None:
+    def words(**options: Any) -> nn.Sequential:
+        return nn.Sequential(nn.Embedding(9, 4, **options), nn.Flatten(), nn.Linear(12, 3))
+
+    x = torch.zeros(1, 3, dtype=torch.long)
+    with pytest.raises(TrellisError, match=r"'0\.weight' gets sparse gradients"):
+        Pruner(words(sparse=True), x, **LINEAR)
+    for model, ignored in ((words(), ()), (words(sparse=True), "0.weight")):
+        pruner = Pruner(model, x, **LINEAR, ignore=ignored)
+        for _ in range(3):
+            model(torch.randint(9, (5, 3))).square().sum().backward()
+            pruner.step()
+        assert pruner.kept == pruner.plan.target
+
+
 @pytest.mark.parametrize("wrong", [{"budget": 10**9}, {"budget": 3}, {"masks": None}])
 def test_a_state_that_cannot_be_is_refused(wrong: dict[str, object]) -> None:
     schedule = Schedule("linear", end=3)

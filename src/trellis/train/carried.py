@@ -89,6 +89,18 @@ def storable(model: nn.Module, names: Iterable[str]) -> None:
             )
 
 
+def refuse_sparse(model: nn.Module, names: Collection[str]) -> None:
+    """Refuse parameters whose gradients are sparse tensors: no mask can pass those on."""
+    for name, module in model.named_modules():
+        sparse = isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse
+        weight = f"{name}.weight" if name else "weight"
+        if sparse and weight in names:
+            raise TrellisError(
+                f"{weight!r} gets sparse gradients, which a mask cannot pass on: make its layer "
+                f"with sparse=False, or ignore={weight!r}"
+            )
+
+
 def carried(model: nn.Module, names: Iterable[str]) -> list[Carried]:
     """The masks on these parameters."""
     slots = dict(named_slots(model))

@@ -19,7 +19,7 @@ from ..select.ranking import count
 from ..select.scope import check
 from ..trace.current import Current, current, matching, without
 from ..trace.trellis import Trellis, trace
-from .carried import Carried, attach, carried, probed, storable
+from .carried import Carried, attach, carried, probed, refuse_sparse, storable
 from .choosing import Choice, Chooser, Kept, plenty
 from .plan import Plan, options_of
 from .ranks import agreed, check_group, summed, unwrapped
@@ -115,6 +115,7 @@ class Pruner:
         check(self.options.scope, {name: math.prod(s) for name, s in net.connections.items()})
         self.plan = Plan.of(net.total, sparsity, keep, schedule, regrow)
         self.plan.fits(self.options.scope)
+        refuse_sparse(self.model, net.connections)
         if regrow:
             storable(self.model, net.connections)
         able = allowed(net, now, closed=self.options.closes)
