@@ -126,6 +126,26 @@ def test_a_renewal_that_fails_is_still_to_come() -> None:
     assert renewal is not None and renewal.kept == pruner.plan.target
 
 
+def test_what_is_trimmed_is_never_of_the_network_inside() -> None:
+    """At the smallest target one renewal in a thousand kept fewer than it could, since what was
+    found had lost the network of the target's size."""
+
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.c = nn.Linear(4, 6), nn.Linear(6, 2), nn.Linear(6, 3)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            hidden = torch.relu(self.a(x))
+            return self.b(hidden), self.c(hidden)
+
+    torch.manual_seed(31)
+    pruner = Pruner(Two(), torch.zeros(1, 4), keep=6, schedule=Schedule("linear", end=6))
+    for _ in range(6):
+        renewal = pruner.step()
+        assert renewal is not None and renewal.kept == renewal.budget
+
+
 def test_a_tied_parameter_is_ignored_by_any_of_its_names() -> None:
     class Tied(nn.Module):
         def __init__(self) -> None:

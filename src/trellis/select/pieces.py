@@ -29,18 +29,26 @@ SMALL = 1 << 14  # uses; beyond, single connections never run out
 
 
 def complete(
-    net: Trellis, ranking: Ranking, kept: Masks, budget: int, wanted: list[Tensor] | None
+    net: Trellis,
+    ranking: Ranking,
+    kept: Masks,
+    budget: int,
+    wanted: list[Tensor] | None,
+    inside: Masks | None = None,
 ) -> Masks:
     """Bring ``kept`` to exactly ``budget`` connections if pieces and trims can; otherwise
-    return the most that was found below it. ``wanted`` outputs stay reached."""
+    return the most that was found below it. ``wanted`` outputs stay reached, and the consistent
+    network ``inside``, if one is named, stays whole."""
     best = kept
     while count(best) < budget and net.uses <= LARGEST:
-        found = _one_more(net, ranking, best, budget, wanted)
+        found = _one_more(net, ranking, best, budget, wanted, inside)
         if found is None:
             break
         best = with_singles(net, ranking, found, budget - count(found))  # new units are live
     if budget - count(best) > 0 and net.uses <= SMALL:
-        base = _nothing(best) if wanted is None else thrifty_cover(net, ranking, wanted)
+        base = inside
+        if base is None:
+            base = _nothing(best) if wanted is None else thrifty_cover(net, ranking, wanted)
         found = _assemble(net, ranking, base, budget, [NODES])
         if found is not None and _sound(net, found, wanted):
             return found
@@ -88,7 +96,12 @@ def _assemble(
 
 
 def _one_more(
-    net: Trellis, ranking: Ranking, kept: Masks, budget: int, wanted: list[Tensor] | None
+    net: Trellis,
+    ranking: Ranking,
+    kept: Masks,
+    budget: int,
+    wanted: list[Tensor] | None,
+    inside: Masks | None,
 ) -> Masks | None:
     """A consistent network closer to the budget than ``kept``, or None."""
     have = count(kept)
@@ -96,7 +109,7 @@ def _one_more(
         grown: Masks = {n: kept[n] | piece[n] for n in kept}
         extra = count(grown) - budget
         if extra > 0:
-            trimmed = trim(net, ranking, grown, extra, wanted, piece)
+            trimmed = trim(net, ranking, grown, extra, wanted, piece, inside)
             if trimmed is None:
                 continue
             grown = trimmed
@@ -162,11 +175,14 @@ def trim(
     extra: int,
     wanted: list[Tensor] | None,
     spare: Masks,
+    inside: Masks | None = None,
 ) -> Masks | None:
-    """Take away ``extra`` connections that nothing else depends on, worst first."""
+    """Take away ``extra`` connections that nothing else depends on, worst first, and ``spare``
+    ones last; none of those ``inside``."""
     now = {n: k.clone() for n, k in kept.items()}
-    order = _worst_first(ranking, {n: k & ~spare[n] for n, k in kept.items()})
-    order += _worst_first(ranking, {n: k & spare[n] for n, k in kept.items()})
+    able = now if inside is None else {n: k & ~inside[n] for n, k in now.items()}
+    order = _worst_first(ranking, {n: k & ~spare[n] for n, k in able.items()})
+    order += _worst_first(ranking, {n: k & spare[n] for n, k in able.items()})
     for name, place in order[: 64 * (extra + 4)]:
         if extra == 0:
             break

@@ -70,13 +70,15 @@ class Chooser:
         """The network ``inside``, and as much more of what is ``kept`` as the budget allows."""
         ranking = self.method.ranking(kept, budget)
         filled = fill(self.net, ranking, prefix(self.net, ranking, budget, inside).live, budget)
-        if count(filled) < budget:
-            wanted = reachable(self.net, ranking) if self.options.cover_outputs else None
-            found = complete(self.net, ranking, filled, budget, wanted)
-            known = self._known(found, inside, budget)  # what was trimmed may have been of it
-            if known is not None:
-                return Choice(found, known)
-        return Choice(filled, inside)
+        if count(filled) == budget:
+            return Choice(filled, inside)
+        wanted = reachable(self.net, ranking) if self.options.cover_outputs else None
+        around = complete(self.net, ranking, filled, budget, wanted, inside)
+        if count(around) == budget:
+            return Choice(around, inside)
+        found = complete(self.net, ranking, filled, budget, wanted)
+        known = self._known(found, inside, budget)  # what was trimmed may have been of it
+        return Choice(around, inside) if known is None else Choice(found, known)
 
     def _known(self, found: Kept, inside: Kept, budget: int) -> Kept | None:
         """A network of the target's size in what was found; None if none was seen there."""
