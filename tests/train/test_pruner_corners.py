@@ -13,6 +13,7 @@ from torch.nn.utils import prune as torch_prune
 
 import trellis
 from trellis import Pruner, Schedule, TrellisError
+from trellis.train.plan import Plan
 
 
 def pictures(seed: int) -> nn.Sequential:
@@ -168,6 +169,9 @@ def test_a_schedule_may_start_where_it_ends() -> None:
     schedule = Schedule("linear", end=4, start=0.1)
     pruner = Pruner(model, torch.zeros(1, 16), keep=576, schedule=schedule)
     assert pruner.kept == 576
+    for keep in range(100, 640, 7):
+        schedule_at = Schedule("linear", end=4, start=1 - keep / 640)
+        assert Plan.of(640, None, keep, schedule_at, 0.0).budget(0) == keep
     with pytest.raises(
         TrellisError, match=r"starts at a sparsity of 0\.1 and the target is 0\.098"
     ):

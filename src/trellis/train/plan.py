@@ -57,7 +57,8 @@ class Plan:
         target = exact_budget(total, sparsity, keep)
         goal = 1 - target / total if sparsity is None else float(sparsity)
         share = kept_share(total, sparsity, keep)
-        if Fraction(repr(schedule.start)) > 1 - share:  # 1 - 576 / 640 is less than 0.1 in floats
+        # Neither way of writing the same number may be more: 1 - 576 / 640 is less than 0.1.
+        if schedule.start > goal and Fraction(repr(schedule.start)) > 1 - share:
             raise TrellisError(
                 f"the schedule starts at a sparsity of {schedule.start:g} and the target is "
                 f"{goal:g}: start there or below"
