@@ -100,11 +100,15 @@ def _loaded(source: str) -> skeleton.Skeletons:
     return loaded(source)
 
 
+def _among(workers: int) -> None:
+    """Take a share of the processor's cores."""
+    torch.set_num_threads(max(1, torch.get_num_threads() // workers))
+
+
 def made(
     source: str, part: str, wanted: Sequence[str], options: argparse.Namespace, until: float
 ) -> list[Row]:
     """Each of the ``wanted`` variants of one part, kept as soon as it is finished."""
-    torch.set_num_threads(max(1, torch.get_num_threads() // options.workers))
     data = _loaded(source)
     train, judge = {name: pair for name, *pair in parts(data, options.held)}[part]
     whole, rows = Part(data, train, judge, options), []
@@ -213,7 +217,9 @@ def main() -> None:
     own = {name: settings(VARIANTS[name], options) for name in options.variants}
     rows = [row for row in rows if own.get(row["variant"]) == row["settings"]]
     have = {(row["variant"], row["part"]) for row in rows}
-    with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(
+        options.workers, get_context("spawn"), _among, (options.workers,)
+    ) as pool:
         waiting = []
         for source in options.data:
             for part, *_ in parts(_loaded(source), options.held):
