@@ -14,6 +14,7 @@ import torch
 from tests.cli.arms import SMALL, SOURCE
 from tests.cli.conftest import Run
 from tests.skeleton.moving import arms, write_npz
+from trellis.errors import TrellisError
 from trellis.saved.folder import is_saved
 from trellis.skeleton import Recogniser, load
 from trellis.skeleton.shrink import run as running
@@ -71,11 +72,25 @@ def test_killed_at_its_end_it_is_finished_by_the_same_command(
     assert sorted(os.listdir("b")) == FILES and tensors("b") == tensors("a")
 
 
-def test_no_old_model_stays_beside_a_new_dense_one(run: Run, stopped: Callable[..., None]) -> None:
+def test_no_old_model_stays_beside_a_new_dense_one(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = (*SHRINK, "--keep", "60", "--out", "s")
     assert run(*words).status == 0
-    stopped("trellis.skeleton.Recogniser.save", *words, "--seed", "1", "--overwrite")
-    assert not is_saved("s/model")
+    before, save = tensors("s"), Recogniser.save
+
+    for failing, is_left in (("dense", True), ("model", False)):
+
+        def full(model: Recogniser, folder: Path, failing: str = failing) -> None:
+            if Path(folder).name == failing:
+                raise TrellisError("No space left on device")
+            save(model, folder)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Recogniser, "save", full)
+            ran = run(*words, "--seed", "1", "--overwrite")
+        assert ran.status == 2 and "No space left" in ran.err
+        assert is_saved("s/model") == is_left and (tensors("s") == before) == is_left
     assert run(*words, "--seed", "1").status == 0
     assert Recogniser.load("s/model").history[-1]["seed"] == 1
     assert sorted(os.listdir("s")) == FILES

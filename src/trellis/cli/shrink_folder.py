@@ -28,6 +28,7 @@ def folder_for(data: str, asked: str, seed: int, fold: str | None) -> Path:
 
 
 def check_run(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a folder that cannot be written to, or should not be, before anybody has waited."""
     if finished(folder) and not overwrite:
         raise TrellisError(
             f"{str(folder)!r} holds a finished run: name another folder with --out, or pass "
@@ -86,9 +87,12 @@ def made_in(folder: Path, make: Callable[[], Outcome], *, overwrite: bool) -> Ou
 
 
 def write_run(folder: Path, made: Outcome) -> None:
+    """Write the models, and what a search tried. An old model goes as soon as a new dense one is
+    there, and no sooner: a disk may be full."""
     for name in (DENSE, MODEL):  # of a run that was killed while it wrote
         remove_drafts(folder / name, TENSORS, DESCRIPTION)
     remove_drafts(folder, CURVE, PAGE)
+    made.dense.save(folder / DENSE)
     (folder / MODEL / DESCRIPTION).unlink(missing_ok=True)  # no old model beside a new dense one
     if made.curve:
         points = [point.to_dict() for point in made.curve]
@@ -96,7 +100,6 @@ def write_run(folder: Path, made: Outcome) -> None:
             draft.write_text(json.dumps(points, indent=2) + "\n")
     else:
         (folder / CURVE).unlink(missing_ok=True)  # of what is overwritten
-    made.dense.save(folder / DENSE)
     made.small.save(folder / MODEL)
 
 
