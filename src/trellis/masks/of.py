@@ -32,3 +32,9 @@ def masks_of(model: nn.Module) -> Masks:
             "or load masks with Masks.load(path) and apply them"
         )
     return Masks(found)
+
+
+def carried_masks(model: nn.Module) -> Masks | None:
+    """The masks on a model's parameters, if it carries any."""
+    masked = any(slot.mask is not None for _, slot in named_slots(model))
+    return masks_of(model) if masked else None

@@ -171,13 +171,15 @@ def _teacher(step: Step) -> list[str]:
     >>> step = {"teacher": ["a", "b"], "taught": {"weight": 0.5, "temperature": 2.0}}
     >>> " ".join(_teacher(step))
     '--teacher a b --teacher-weight 0.5 --temperature 2'
+    >>> _teacher({"teacher": ["a"], "taught": {"weight": None}})  # a file may hold anything
+    ['--teacher', 'a']
     """
     folders, how = step.get("teacher"), step.get("taught") or {}
     if not isinstance(folders, list) or not folders:
         return []
     words = ["--teacher", *map(str, folders)]
     for option, name in (("--teacher-weight", "weight"), ("--temperature", "temperature")):
-        words += [option, f"{how[name]:g}"] if name in how else []
+        words += [option, f"{how[name]:g}"] if how.get(name) is not None else []
     return words
 
 

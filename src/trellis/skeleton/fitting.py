@@ -11,6 +11,7 @@ import torch
 
 from ..errors import TrellisError
 from ..masks import Masks, weights_hash
+from ..masks.of import carried_masks
 from ..train import Recipe, Training, Weights, forward_of, run, stack, unstack
 from ..train.batches import Feed
 from ..train.provenance import hardware, versions
@@ -20,7 +21,7 @@ from .evaluation import Evaluation
 from .narrow import narrowed
 from .recogniser import Recogniser
 from .skeletons import Fold, Indices, Skeletons
-from .teaching import Teaching, carried_masks
+from .teaching import Teaching
 
 
 def fit(

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from ..errors import TrellisError
-from ..masks import Masks, masks_of, weights_hash
-from ..masks.slots import named_slots
+from ..masks import weights_hash
+from ..masks.of import carried_masks
 from ..train import Teachers, forward_of, stack
 from ..train.teachers import check_teaching
 from .channels import seeing
@@ -61,12 +61,6 @@ class Teaching:
             "temperature": self.temperature,
             "teachers": [weights_hash(teacher.model) for teacher in self.teachers],
         }
-
-
-def carried_masks(model: torch.nn.Module) -> Masks | None:
-    """The masks on a model, if it carries any."""
-    masked = any(slot.mask is not None for _, slot in named_slots(model))
-    return masks_of(model) if masked else None
 
 
 def bare(model: GCN) -> GCN:
