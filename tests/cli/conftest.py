@@ -25,6 +25,7 @@ class Ran:
 
 
 Run = Callable[..., Ran]
+Fails = Callable[..., str]
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 @pytest.fixture
-def fails(run: Run) -> Callable[..., str]:
+def fails(run: Run) -> Fails:
     """The one line that a failing command prints."""
 
     def call(*words: str | Path) -> str:

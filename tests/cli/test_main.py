@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import trellis
-from tests.cli.conftest import Run
+from tests.cli.conftest import Fails, Run
 from trellis.cli import COMMANDS
 from trellis.errors import TrellisError
 
@@ -67,6 +68,40 @@ def test_a_fault_of_ours_is_status_2_with_its_traceback(
     ran = run("demo")
     assert ran.status == 2
     assert "Traceback" in ran.err and "please report" in ran.err
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB"),
+    ],
+)
+def test_too_little_memory_is_told_in_one_line(
+    fails: Fails, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def large() -> int:
+        raise error
+
+    monkeypatch.setattr("trellis.cli.demo.demo", large)
+    assert f"there is not enough memory: {error}".strip() in fails("demo")
+
+
+def test_a_network_of_any_size_is_one_line(fails: Fails, tmp_path: Path) -> None:
+    words = ("shrink", "--data", "hands45", "--sparsity", "0.9", "--heads", "1000000000")
+    assert "there is not enough memory" in fails(*words, "--out", "x")
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_empty_word_is_no_folder(fails: Fails, tmp_path: Path) -> None:
+    """What a shell makes of a variable that is not set."""
+    for words, said in (
+        (("shrink", "--data", "hands45", "--sparsity", "0.9", "--out", ""), "'--out'"),
+        (("evaluate", ""), "'evaluate'"),
+    ):
+        assert f"an empty word follows {said}: was a variable not set?" in fails(*words)
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_message_of_many_lines_is_told_in_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

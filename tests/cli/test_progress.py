@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 
+import pytest
 import torch
 from rich.console import Console
 
@@ -29,7 +31,18 @@ def test_a_terminal_sees_epoch_loss_accuracy_and_time_left() -> None:
         assert text in shown.getvalue()
 
 
-def test_a_log_sees_nothing() -> None:
+def test_a_log_sees_nothing_of_what_takes_less_than_a_minute() -> None:
     shown = io.StringIO()
     trained(Console(file=shown, force_terminal=False))
     assert shown.getvalue() == ""
+
+
+def test_a_log_sees_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trellis.cli.progress._SELDOM", 0.0)
+    shown = io.StringIO()
+    trained(Console(file=shown, force_terminal=False, width=20))
+    lines = shown.getvalue().splitlines()
+    assert len(lines) == 4
+    for epoch, line in enumerate(lines, 1):
+        found = rf"training: epoch {epoch} of 4  loss \d\.\d+  training accuracy \d+\.\d %"
+        assert re.fullmatch(found, line)

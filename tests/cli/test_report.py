@@ -9,7 +9,6 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from tests.cli.arms import (
     SOURCE,
     trained,  # noqa: F401  (a fixture)
 )
-from tests.cli.conftest import Run
+from tests.cli.conftest import Fails, Run
 from tests.paper.waves import small, waves
 from tests.report.browser import Browser
 from tests.report.saving import saved
@@ -29,8 +28,6 @@ from tests.skeleton.moving import arms as moving_arms
 from tests.skeleton.moving import write_npz
 from trellis.paper import reproduce
 from trellis.skeleton import Recogniser, evaluated, load
-
-Fails = Callable[..., str]
 
 
 def content(path: Path) -> Any:

@@ -83,6 +83,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         close = difflib.get_close_matches(command, COMMANDS, n=1)
         known = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}"
         return _failed(f"{command!r} is no command: {known} (see trellis --help)")
+    if "" in rest:  # a path of no letters would be the current folder
+        before = rest[rest.index("") - 1] if rest[0] else command
+        return _failed(f"an empty word follows {before!r}: was a variable not set?")
     try:
         status = tyro.cli(
             _imported(command),
@@ -101,7 +104,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # while it closes the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except Exception:
+    except Exception as error:
+        if _of_memory(error):
+            return _failed(f"there is not enough memory: {error}")
         # Status 1 would read as "below --fail-under" in somebody's CI.
         traceback.print_exc()
         return _failed("this is a fault of Trellis, not yours: please report the lines above")
@@ -111,6 +116,17 @@ def _imported(name: str) -> Command:
     """One when it is asked for: `trellis report` does not wait for what `trellis export` needs."""
     found: Command = getattr(importlib.import_module(f"trellis.cli.{name}"), name)
     return found
+
+
+def _of_memory(error: Exception) -> bool:
+    """Whether there was too little memory; torch has no class for that on a CPU.
+
+    >>> _of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to ..."))
+    True
+    """
+    words = "can't allocate memory", "not enough memory", "out of memory"
+    told = isinstance(error, RuntimeError) and any(each in str(error) for each in words)
+    return told or isinstance(error, MemoryError)
 
 
 def _failed(message: str) -> int:

@@ -54,10 +54,21 @@ TeacherFolders = Annotated[
     ),
 ]
 TeacherWeight = Annotated[
-    float, arg(metavar="SHARE", help="Which share of the loss comes from teachers.")
+    float | None,
+    arg(
+        metavar="SHARE",
+        help="Which share of the loss comes from teachers: 0.7, unless told.",
+        help_behavior_hint="",
+    ),
 ]
 Temperature = Annotated[
-    float, arg(help="How much teachers' answers are flattened, so that lesser ones are heard too.")
+    float | None,
+    arg(
+        metavar="TIMES",
+        help="How much teachers' answers are flattened, so that lesser ones are heard too: 2, "
+        "unless told.",
+        help_behavior_hint="",
+    ),
 ]
 Overwrite = Annotated[bool, arg(help="Replace the model that --out already holds.")]
 Out = Annotated[
@@ -86,13 +97,24 @@ def changed_recipe(name: str, epochs: int | None, *, tune: bool) -> Recipe:
 
 
 def taught(
-    folders: tuple[Path, ...], weight: float, temperature: float
+    folders: tuple[Path, ...], weight: float | None, temperature: float | None
 ) -> tuple[Teaching | None, dict[str, Any]]:
     """The teachers in these folders, and what a history says of where they are."""
+    told = {
+        name: value
+        for name, value in (("weight", weight), ("temperature", temperature))
+        if value is not None
+    }
     if not folders:
+        for name, value in told.items():
+            option = "--teacher-weight" if name == "weight" else "--temperature"
+            raise TrellisError(
+                f"{option} {value:g} is how teachers teach, and there is none: name the folder of "
+                "a model with --teacher"
+            )
         return None, {}
     models = [Recogniser.load(folder) for folder in folders]
-    return Teaching(models, weight, temperature), {"teacher": [str(each) for each in folders]}
+    return Teaching(models, **told), {"teacher": [str(each) for each in folders]}
 
 
 def check_folder(out: Path, *, overwrite: bool) -> None:

@@ -1,4 +1,4 @@
-"""A live line on stderr while a network trains; nothing where stderr is no terminal."""
+"""A live line on stderr while a network trains; where that is no terminal, a line a minute."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from rich.progress import (
 from trellis.train import Training
 
 _OFTEN = 0.1  # seconds: reading the loss waits for a GPU, so not every epoch does
+_SELDOM = 60.0  # seconds between two lines of a log, and before its first
 
 
 @contextmanager
@@ -35,7 +36,7 @@ def phases_bar(console: Console | None = None) -> Iterator[Callable[[str, Traini
     """The same for a training in several phases: a line for each, under its name."""
     console = console or Console(stderr=True)
     if not console.is_terminal:
-        yield lambda phase, training: None
+        yield _logged(console)
         return
     bar = Progress(
         TextColumn("{task.description}", markup=False),
@@ -56,12 +57,30 @@ def phases_bar(console: Console | None = None) -> Iterator[Callable[[str, Traini
             elif time.monotonic() - last < _OFTEN and not training.done:
                 return
             last = time.monotonic()
-            loss, hits = float(training.loss.mean()), float(training.hits.mean())
             bar.update(
                 tasks[phase],
                 total=training.epochs,
                 completed=training.epochs_done,
-                state=f"loss {loss:.3f}  training accuracy {100 * hits:.1f} %  left",
+                state=f"{_state(training)}  left",
             )
 
         yield watch
+
+
+def _logged(console: Console) -> Callable[[str, Training], None]:
+    last = time.monotonic()
+
+    def watch(phase: str, training: Training) -> None:
+        nonlocal last
+        if time.monotonic() - last < _SELDOM:
+            return
+        last = time.monotonic()
+        where = f"{phase}: epoch {training.epochs_done:,} of {training.epochs:,}"
+        console.print(f"{where}  {_state(training)}", soft_wrap=True, markup=False, highlight=False)
+
+    return watch
+
+
+def _state(training: Training) -> str:
+    loss, hits = float(training.loss.mean()), float(training.hits.mean())
+    return f"loss {loss:.3f}  training accuracy {100 * hits:.1f} %"
