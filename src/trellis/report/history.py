@@ -59,7 +59,7 @@ def commands(
             length = step.get("length", 1)
             line += ["--length", f"{length:g}"] if length != 1 else []
             line += [] if step.get("mirror") else ["--no-mirror"]
-            line += [*_teachers(step), *_agreement(step)]
+            line += [*_own(step, "teachers"), *_own(step, "agreement")]
             line += [*_training(step), *_architecture(architecture, **own)]
         else:
             continue
@@ -153,16 +153,15 @@ def missed(step: Step) -> str | None:
     )
 
 
-def _teachers(step: Step) -> list[str]:
-    """Those of a course, where they are not what it takes by itself. One that does not tell had
-    none."""
+def _own(step: Step, name: str) -> list[str]:
+    """A setting of a course, as an option, where it is not what the course takes by itself. One
+    that does not tell had none."""
     course = step.get("course")
     if course is None:
         return []
     quick = str(step.get("recipe", {}).get("name")).endswith("quick")
-    given = course.get("teachers", 0)
-    own = COURSES["quick" if quick else "default"].teachers
-    return [] if given in (own, None) else ["--teachers", str(given)]
+    given, usual = course.get(name, 0), getattr(COURSES["quick" if quick else "default"], name)
+    return [] if given in (usual, None) else [f"--{name}", f"{given:g}"]
 
 
 def _teacher(step: Step) -> list[str]:
@@ -181,12 +180,6 @@ def _teacher(step: Step) -> list[str]:
     for option, name in (("--teacher-weight", "weight"), ("--temperature", "temperature")):
         words += [option, f"{how[name]:g}"] if how.get(name) is not None else []
     return words
-
-
-def _agreement(step: Step) -> list[str]:
-    """The weight of a course's, where there is one."""
-    given = (step.get("course") or {}).get("agreement", 0)
-    return ["--agreement", f"{given:g}"] if given else []
 
 
 def known(history: Sequence[Step], name: str) -> Any:
