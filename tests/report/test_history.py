@@ -77,6 +77,12 @@ def test_what_a_stranger_wrote_of_mirrors_breaks_no_page(
     assert "Left and right" not in dict(page["facts"])
 
 
+@pytest.mark.parametrize("given", ["many", ["a"], {"a": 1}, 1.5])
+def test_what_a_stranger_wrote_of_teachers_breaks_no_page(given: Any) -> None:
+    line = commands([SHRINK | {"course": {"teachers": given}}], {}, {})
+    assert option(line[0], "--teachers") == str(given)
+
+
 @pytest.mark.parametrize("teachers", [0, 1, 4])
 def test_it_names_teachers(tmp_path: Path, teachers: int) -> None:
     for name in ("default", "quick"):

@@ -161,7 +161,8 @@ def _own(step: Step, name: str) -> list[str]:
         return []
     quick = str(step.get("recipe", {}).get("name")).endswith("quick")
     given, usual = course.get(name, 0), getattr(COURSES["quick" if quick else "default"], name)
-    return [] if given in (usual, None) else [f"--{name}", f"{given:g}"]
+    said = f"{given:g}" if isinstance(given, float) else str(given)
+    return [] if given in (usual, None) else [f"--{name}", said]
 
 
 def _teacher(step: Step) -> list[str]:
