@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,7 @@ from torch.nn.utils import prune as torch_prune
 from tests.masks.models import weight
 from tests.oracle.network import as_set
 from tests.zoo import ZOO
-from trellis import TrellisError, audit, prune, trace
+from trellis import Masks, TrellisError, audit, prune, trace
 from trellis.select.scope import erk, lamp
 
 from .unmasked import unmasked
@@ -265,3 +266,25 @@ def test_the_model_is_pruned_in_place() -> None:
     fresh = dense()
     masks.apply(fresh)
     assert torch.equal(effective(fresh), effective(model))
+
+
+def test_numbers_and_sets_of_numpy_and_python_are_the_same() -> None:
+    def kept(**options: Any) -> Masks:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Linear(24, 4))
+        return prune(model, torch.zeros(1, 8), **options)
+
+    assert kept(sparsity=np.float32(0.9)) == kept(sparsity=0.9)
+    chains = {"keep": 20, "method": "chains", "stochastic": True}
+    assert kept(**chains, seed=np.int64(3)) == kept(**chains, seed=3)
+    eq5 = {"keep": 20, "method": "chains", "surrogate": "global"}
+    assert kept(**eq5, inverse_alpha=np.float32(3)) == kept(**eq5, inverse_alpha=3.0)
+    counts = {"0.weight": np.int64(10), "2.weight": np.int32(5)}
+    found = kept(method="magnitude", scope=counts)
+    assert found.kept == 15 and found.provenance["options"]["scope"] == {
+        "0.weight": 10,
+        "2.weight": 5,
+    }
+    assert kept(keep=9, ignore=frozenset({"0.*"})) == kept(keep=9, ignore="0.*")
+    with pytest.raises(TrellisError, match=r"10\.0 of '0\.weight', which is not a whole number"):
+        kept(method="magnitude", scope={"0.weight": 10.0})

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from trellis.errors import TrellisError
 from trellis.masks.parametrization import Mask
-from trellis.masks.slots import ORDER, Slot, slots_of
+from trellis.masks.slots import ORDER, Slot, parametrized, slots_of
 
 
 def attach(slots: Iterable[Slot], mask: Tensor) -> None:
@@ -21,20 +22,42 @@ def attach(slots: Iterable[Slot], mask: Tensor) -> None:
     buffers module by module and would part them.
     """
     slots = list(slots)
-    shared = Mask(mask.to(slots[0].sources[0].device, copy=True))
-    for slot in slots:
-        module, leaf = slot.module, slot.leaf
-        if leaf not in module._parameters:  # something is registered on it
-            detach(slot)
-        _own_class(module)
-        if ORDER not in module.__dict__:
-            module.__dict__[ORDER] = tuple(slots_of(module) | module._parameters)
-        if parametrize.is_parametrized(module, leaf):
-            _chain(module, leaf).append(shared)
-        else:
-            _register(module, leaf, shared)
-        if isinstance(module, nn.RNNBase):
-            type(module).__deepcopy__ = _copy_recurrent  # type: ignore[attr-defined]
+    with torch.inference_mode(False):  # what is trained on, whoever evaluates at the moment
+        shared = Mask(mask.to(slots[0].sources[0].device, copy=True))
+        for slot in slots:
+            module, leaf = slot.module, slot.leaf
+            if leaf not in module._parameters:  # something is registered on it
+                detach(slot)
+            _own_class(module)
+            if ORDER not in module.__dict__:
+                module.__dict__[ORDER] = tuple(slots_of(module) | module._parameters)
+            if parametrized(module, leaf):
+                _chain(module, leaf).append(shared)
+            else:
+                _register(module, leaf, shared)
+            if isinstance(module, nn.RNNBase):
+                type(module).__deepcopy__ = _copy_recurrent  # type: ignore[attr-defined]
+
+
+def refuse_shadowed(name: str, slot: Slot) -> None:
+    """Refuse a parameter behind which a wrapper has another of the same name, that of the module
+    it wraps: torch registers nothing where the name still leads somewhere."""
+    parameters, leaf = slot.module._parameters, slot.leaf
+    if leaf not in parameters or type(slot.module).__getattr__ is nn.Module.__getattr__:
+        return
+    before = dict(parameters)
+    try:
+        del parameters[leaf]
+        shadowed = hasattr(slot.module, leaf)
+    finally:
+        parameters.clear()
+        parameters.update(before)  # in the old order
+    if shadowed:
+        raise TrellisError(
+            f"no mask can be put on {name!r}: {type(slot.module).__name__} hands on attributes, "
+            f"and another {leaf!r} is behind this one. Rename it, or leave it out "
+            f"(ignore={name!r})"
+        )
 
 
 def detach(slot: Slot) -> None:
@@ -78,7 +101,7 @@ def bake(slots: Iterable[Slot], mask: Tensor, *, alone: bool) -> None:
             parameter = nn.Parameter(value, requires_grad=first.requires_grad)
     for slot in slots:
         detach(slot)
-        if parametrize.is_parametrized(slot.module, slot.leaf):
+        if parametrized(slot.module, slot.leaf):
             _own_class(slot.module)
             whole = len(slot.sources) == 1
             parametrize.remove_parametrizations(
@@ -95,6 +118,8 @@ def _register(module: nn.Module, leaf: str, shared: Mask) -> None:
     parameter = module._parameters[leaf]
     assert parameter is not None
     module._parameters[leaf] = nn.Parameter(parameter.detach(), parameter.requires_grad)
+    if not parametrized(module):  # a wrapper may hand torch what is registered on another module
+        module.__dict__["parametrizations"] = None
     # The mask's shape was checked against the tensor's; unless it is told "unsafe", torch checks
     # once more, by computing the masked weight.
     parametrize.register_parametrization(module, leaf, shared, unsafe=True)
@@ -112,7 +137,7 @@ def _chain(module: nn.Module, leaf: str) -> parametrize.ParametrizationList:
 def _own_class(module: nn.Module) -> None:
     # A parametrized module's tensors are properties of a class that torch makes for it, and its
     # deep copies share that class: without this, a change to a copy would reach the original.
-    if parametrize.is_parametrized(module):
+    if parametrized(module):
         kind = type(module)
         module.__class__ = type(kind.__name__, kind.__bases__, dict(vars(kind)))
 

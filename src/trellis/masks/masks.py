@@ -112,7 +112,11 @@ class Masks(Mapping[str, Tensor]):
         changed if a name or shape does not fit.
         """
         self._model = weakref.ref(model)
-        for group, masks in self._matched(model):
+        matched = self._matched(model)
+        for group, _ in matched:
+            for name, slot in group:
+                attach.refuse_shadowed(name, slot)
+        for group, masks in matched:
             if len(masks) == 1:
                 attach.attach([slot for _, slot in group], next(iter(masks.values())))
                 continue

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 
 from trellis.masks.slots import (
     ORDER,
@@ -16,6 +15,7 @@ from trellis.masks.slots import (
     evaluating,
     named_plain_modules,
     named_slots,
+    parametrized,
     slots_of,
     tied,
 )
@@ -120,9 +120,9 @@ def _swap(module: nn.Module, stand_ins: _StandIns) -> None:
             for handle in [handle for handle, hook in hooks.items() if hook is slot.hook]:
                 del hooks[handle]
     modules = dict(module._modules)
-    if parametrize.is_parametrized(module):
+    if parametrized(module):
         del modules["parametrizations"]
-    module.__class__ = parametrize.type_before_parametrizations(module)
+        module.__class__ = type(module).__bases__[0]  # what torch made its class of
     attributes.update(
         _parameters=parameters | empty, _buffers=buffers, _modules=modules, _forward_pre_hooks=hooks
     )

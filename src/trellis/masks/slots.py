@@ -60,6 +60,13 @@ class Slot:
             return self.module._buffers[f"{self.leaf}_mask"]
         return next((t.mask for t in self.transforms if isinstance(t, Mask)), None)
 
+    @property
+    def overruled(self) -> bool:
+        """Whether something was registered on the tensor after our mask: that may bring back what
+        the mask removes."""
+        masked = any(isinstance(transform, Mask) for transform in self.transforms)
+        return masked and not isinstance(self.transforms[-1], Mask)
+
     def value(self) -> Tensor:
         """What the module computes with: every parametrization and mask in force."""
         value = self._through(self.transforms)
@@ -134,7 +141,7 @@ def named_slots(model: nn.Module) -> Iterator[tuple[str, Slot]]:
 def named_plain_modules(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
     """Every module under every name, less those that `torch.nn.utils.parametrize` put there."""
     yield prefix, model
-    hidden = "parametrizations" if parametrize.is_parametrized(model) else None
+    hidden = "parametrizations" if parametrized(model) else None
     for name, child in model._modules.items():
         if child is not None and name != hidden:
             yield from named_plain_modules(child, f"{prefix}.{name}" if prefix else name)
@@ -181,8 +188,20 @@ def _same(a: Tensor | None, b: Tensor | None) -> bool:
     return a is b or (a is not None and b is not None and torch.equal(a, b))
 
 
+def parametrized(module: nn.Module, leaf: str | None = None) -> bool:
+    """Whether something is registered on a tensor of the module itself.
+
+    `torch.nn.utils.parametrize.is_parametrized` asks for an attribute, and a wrapper that hands
+    attributes on then answers for what it wraps.
+    """
+    chains = module._modules.get("parametrizations")
+    if not isinstance(chains, nn.ModuleDict):
+        return False
+    return len(chains) > 0 if leaf is None else leaf in chains
+
+
 def _parametrized(module: nn.Module) -> Iterator[Slot]:
-    if not parametrize.is_parametrized(module):
+    if not parametrized(module):
         return
     lists = module.parametrizations
     assert isinstance(lists, nn.ModuleDict)

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ..devices import on_cpu
 from ..trace.current import current
 from ..trace.trellis import Trellis, trace
 from .kernels import count
@@ -170,6 +171,7 @@ class Audit:
         return "\n".join([*table, "", summary, *(f"- {text}" for text in self.words())])
 
 
+@on_cpu()
 def audit(model: nn.Module | Trellis, example_inputs: Any = None) -> Audit:
     """Find the dead weights of any model: kept, but on no path from an input to an output.
 

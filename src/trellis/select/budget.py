@@ -17,11 +17,17 @@ def kept_share(total: int, sparsity: Any = None, keep: Any = None) -> Fraction:
 
     >>> kept_share(10, sparsity=0.9), kept_share(10, keep=3)
     (Fraction(1, 10), Fraction(3, 10))
+    >>> import numpy as np
+    >>> kept_share(1000, sparsity=np.float32(0.99))
+    Fraction(1, 100)
     """
     if sparsity is None:
         return Fraction(int(keep), total)
-    decimal = isinstance(sparsity, Fraction | Decimal)
-    return 1 - Fraction(sparsity if decimal else repr(float(sparsity)))
+    if isinstance(sparsity, Fraction | Decimal):
+        return 1 - Fraction(sparsity)
+    # As it is written: numpy's single 0.99 is meant as 0.99, and is another number in double.
+    short = getattr(sparsity, "itemsize", 8) < 8
+    return 1 - Fraction(str(sparsity) if short else repr(float(sparsity)))
 
 
 def budget(total: int, sparsity: Any = None, keep: Any = None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from typing import Any, Literal
 
 from ..errors import TrellisError
@@ -41,6 +42,7 @@ class Options:
             )
         if self.surrogate not in ("local", "global"):
             raise TrellisError(f"surrogate={self.surrogate!r} is unknown: 'local' or 'global'")
+        self._plain_numbers()
         alpha = self.inverse_alpha
         if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not alpha >= 1:
             raise TrellisError(f"inverse_alpha={alpha!r} must be a number from 1 to infinity")
@@ -58,9 +60,24 @@ class Options:
             raise TrellisError(f"seed={self.seed!r} is not a whole number")
         if not 0 <= self.seed < 1 << 63:
             raise TrellisError(f"seed={self.seed!r} is out of range: 0 <= seed < 2**63")
-        patterns = self.ignore if isinstance(self.ignore, list | tuple | set) else [self.ignore]
+        several = isinstance(self.ignore, list | tuple | set | frozenset)
+        patterns = self.ignore if several else [self.ignore]
         if not all(isinstance(pattern, str) for pattern in patterns):
             raise TrellisError(f"ignore={self.ignore!r} is not a parameter name pattern or several")
+
+    def _plain_numbers(self) -> None:
+        """numpy's numbers as Python's: a file's header holds no others."""
+        given: dict[str, Any] = {"seed": self.seed, "inverse_alpha": self.inverse_alpha}
+        for name, value in given.items():
+            if not isinstance(value, bool | int | float) and isinstance(value, Real):
+                plain = int(value) if isinstance(value, Integral) else float(value)
+                object.__setattr__(self, name, plain)
+        if isinstance(self.scope, Mapping):
+            counts = {
+                name: int(n) if isinstance(n, Integral) and not isinstance(n, bool) else n
+                for name, n in self.scope.items()
+            }
+            object.__setattr__(self, "scope", counts)
 
     @property
     def closes(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from torch import nn
 
+from ..devices import on_cpu
 from ..errors import TrellisError
 from ..masks import Masks
 from ..trace.current import current, matching, without
@@ -21,6 +22,7 @@ from .saliency import Saliency
 from .scope import check
 
 
+@on_cpu()
 def prune(
     model: nn.Module | Trellis,
     example_inputs: Any = None,
@@ -62,6 +64,7 @@ def prune(
         method, saliency, scope, consistent, surrogate, inverse_alpha, row_normalize, stochastic,
         seed, cover_outputs, ignore,
     )  # fmt: skip
+    scope = options.scope
     net = trace(model, example_inputs)
     refuse_hooks(net.model)
     now = current(net)

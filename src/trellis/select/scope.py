@@ -25,7 +25,11 @@ def check(scope: Any, sizes: Mapping[str, int]) -> None:
                     f"scope names {name!r}, which holds no connections; those that do are "
                     f"{', '.join(sizes)}"
                 )
-            if isinstance(n, bool) or not isinstance(n, int) or not 0 <= n <= sizes[name]:
+            if isinstance(n, bool) or not isinstance(n, int):
+                raise TrellisError(
+                    f"scope asks for {n!r} of {name!r}, which is not a whole number of connections"
+                )
+            if not 0 <= n <= sizes[name]:
                 raise TrellisError(
                     f"scope asks for {n!r} of {name!r}; it has {sizes[name]} connections"
                 )

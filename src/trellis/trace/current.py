@@ -56,6 +56,8 @@ def current(net: Trellis) -> Current:
             weights[name] = value.contiguous()
             if slot.mask is not None:
                 masks[name] = slot.mask.bool().contiguous()
+                if slot.overruled:  # what the model computes with is kept, whatever a mask says
+                    masks[name] = masks[name] | (weights[name] != 0)
             break
     gone = [name for name in net.connections if name not in weights]
     if gone:

@@ -100,10 +100,18 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
     for op in list(table.keys()):
         if key(op) in RULES:
             table.pop(op)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        rewritten: ExportedProgram = program.run_decompositions(table)
-        return rewritten
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            rewritten: ExportedProgram = program.run_decompositions(table)
+            return rewritten
+    except Exception as error:
+        raise TrellisError(
+            "torch.export cannot rewrite what the model changes in place: "
+            f"{type(error).__name__}: {first_line(error)}. Does it change its own weights as it "
+            "runs (an embedding with max_norm)? Write that as a new tensor, or do it outside "
+            "forward"
+        ) from error
 
 
 def describe(inputs: Sequence[Any]) -> str:

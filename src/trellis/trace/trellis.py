@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.utils import _pytree as pytree
 
+from ..devices import as_asked, on_cpu
 from ..errors import TrellisError
 from ..masks.plain import aliases, plain
 from .builder import TRUE
@@ -100,6 +101,7 @@ class Trellis:
         return found
 
 
+@on_cpu()
 def trace(model: nn.Module | Trellis, example_inputs: Any = None) -> Trellis:
     """Trace a model once, for any number of audits and prunings.
 
@@ -117,8 +119,9 @@ def trace(model: nn.Module | Trellis, example_inputs: Any = None) -> Trellis:
     model = unwrapped(model)
     inputs = as_inputs(model, example_inputs)
     with plain(model):
-        inputs = one_sample(model, inputs)
-        program = export(model, inputs)
+        with as_asked():
+            inputs = one_sample(model, inputs)
+            program = export(model, inputs)
         canonical = {name: first for first, names in aliases(model).items() for name in names}
         flat = pytree.tree_leaves(tuple(inputs))
         order = [name for name, _ in model.named_parameters()]
@@ -291,7 +294,9 @@ def _generic(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """The same with generic values in floating point: zeros would make all samples look alike."""
     generator = torch.Generator().manual_seed(0)
     return tuple(
-        torch.randn(x.shape, generator=generator).to(x) if x.is_floating_point() else x
+        torch.randn(x.shape, generator=generator, device="cpu").to(x)
+        if x.is_floating_point()
+        else x
         for x in inputs
     )
 

@@ -101,6 +101,17 @@ def refuse_sparse(model: nn.Module, names: Collection[str]) -> None:
             )
 
 
+def refuse_sharded(model: nn.Module) -> None:
+    """Refuse parameters of which every process holds a part: paths are found in whole networks."""
+    for name, parameter in model.named_parameters():
+        if hasattr(parameter, "full_tensor"):  # a DTensor, without waiting for its import
+            raise TrellisError(
+                f"{name!r} is shared out over processes ({type(parameter).__name__}, as "
+                "fully_shard leaves it), and paths are found in whole networks: train in "
+                "DistributedDataParallel, or prune before it is shared out"
+            )
+
+
 def carried(model: nn.Module, names: Iterable[str]) -> list[Carried]:
     """The masks on these parameters."""
     slots = dict(named_slots(model))
@@ -114,6 +125,11 @@ def carried(model: nn.Module, names: Iterable[str]) -> list[Carried]:
             raise TrellisError(
                 f"the mask of {name!r} is gone (baked in, or removed), so it cannot be renewed: "
                 "make a new Pruner for the model as it is"
+            )
+        if slot.overruled and (slot.value()[~mask.mask] != 0).any():
+            raise TrellisError(
+                f"{type(slot.transforms[-1]).__name__} was registered on {name!r} after its mask, "
+                "and brings back what is pruned: register it before the Pruner is made"
             )
         found.append(Carried(name, mask, slot))
     return found

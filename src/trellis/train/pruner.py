@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from ..devices import on_cpu
 from ..errors import TrellisError
 from ..masks import Masks
 from ..select.allowed import allowed, refuse_hooks
@@ -19,7 +20,15 @@ from ..select.ranking import count
 from ..select.scope import check
 from ..trace.current import Current, current, matching, without
 from ..trace.trellis import Trellis, trace
-from .carried import Carried, attach, carried, probed, refuse_sparse, storable
+from .carried import (
+    Carried,
+    attach,
+    carried,
+    probed,
+    refuse_sharded,
+    refuse_sparse,
+    storable,
+)
 from .choosing import Choice, Chooser, Kept, plenty
 from .plan import Plan, options_of
 from .ranks import agreed, check_group, summed, unwrapped
@@ -84,6 +93,7 @@ class Pruner:
     Pruner: step 4 of 4, 16 of 160 connections kept (90 % pruned); cubic, steps 0 to 4, every 2
     """
 
+    @on_cpu()
     def __init__(
         self,
         model: nn.Module | Trellis,
@@ -102,6 +112,8 @@ class Pruner:
             group = found if group is None else group
         check_group(group, alone=not regrow)
         self.group = group
+        if isinstance(model, nn.Module):
+            refuse_sharded(model)
         self.net = trace(model, example_inputs)
         refuse_hooks(self.model)
         self._ignored = matching(self.net, self.options.ignored)
@@ -169,12 +181,13 @@ class Pruner:
         """Whether the last renewal is over: further steps change nothing."""
         return self.steps >= self.plan.schedule.last
 
+    @on_cpu()
     def step(self) -> Renewal | None:
         """Count an optimizer step. At a scheduled one renew the masks, and say what is kept."""
         self.steps += 1
         try:
             renewal = self._renew() if self.plan.renews(self.steps) else None
-        except TrellisError:
+        except BaseException:  # Ctrl-C and too little memory, too
             self.steps -= 1  # it is still to come, when what was wrong is mended
             raise
         self._prepare()
@@ -231,6 +244,7 @@ class Pruner:
 
     def _renew(self) -> Renewal:
         """Choose anew among what is kept, let come back what may, and write the masks."""
+        refuse_sharded(self.model)
         now = current(self.net)
         masks = self._carried()
         before = {

@@ -43,16 +43,20 @@ class ProbedMask(Mask):
 
     def forward(self, weight: Tensor) -> Tensor:
         kept = super().forward(weight)
-        return kept if self.probe is None else kept + self.probe
+        if self.probe is None or not torch.is_grad_enabled():
+            return kept
+        return kept + self.probe
 
     def open(self, weight: Tensor) -> None:
         """Begin to collect, for a weight of this type and device, from nothing."""
-        self.probe = torch.zeros_like(weight, requires_grad=True)
+        with torch.inference_mode(False):  # who evaluates at the moment will train on
+            self.probe = torch.zeros_like(weight, requires_grad=True)
 
     def close(self) -> Tensor | None:
         """Stop; what was collected, None if no gradient came by."""
         probe, self.probe = self.probe, None
-        return None if probe is None else probe.grad
+        collected = None if probe is None else probe.grad
+        return None if collected is None else collected.detach()  # `create_graph` leaves a graph
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ProbedMask:
         # Neither parameter nor buffer: optimizers and files should not see it, but `to` must.
