@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import safetensors.torch
@@ -52,7 +52,8 @@ def replacing(*paths: Path) -> Iterator[list[Path]]:
         raise TrellisError(f"cannot write {where}: {why}") from error
     finally:
         for draft in drafts:
-            draft.unlink(missing_ok=True)
+            with suppress(OSError):  # why it cannot be written is what is to be told
+                draft.unlink(missing_ok=True)
 
 
 def write_tensors(

@@ -144,3 +144,18 @@ def test_a_reader_that_has_seen_enough_is_no_fault_of_ours() -> None:
         check=False,
     )
     assert (ran.returncode, ran.stderr) == (141, "")
+
+
+def test_nor_is_one_that_sees_no_table(tmp_path: Path) -> None:
+    """rich would end the process with 1, which is "below --fail-under"."""
+    (tmp_path / "shop.py").write_text("from torch import nn\nmodel = nn.Linear(3, 2)\n")
+    audit = f"{sys.executable} -m trellis.cli audit shop:model --input 1x3 --fail-under 1.0"
+    ran = subprocess.run(
+        ["bash", "-c", f"{audit} | true; exit ${{PIPESTATUS[0]}}"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (141, "")

@@ -12,6 +12,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -25,7 +26,7 @@ from tests.paper.waves import small, waves
 from tests.report.browser import Browser
 from tests.report.saving import saved
 from tests.skeleton.moving import arms as moving_arms
-from tests.skeleton.moving import write_npz
+from tests.skeleton.moving import write_csv, write_npz
 from trellis.paper import reproduce
 from trellis.skeleton import Recogniser, evaluated, load
 
@@ -207,6 +208,100 @@ def test_the_command_of_a_page_makes_the_same_network_again(run: Run, tmp_path: 
             again = shlex.split(content(tmp_path / out / part / "report.html")["command"])[1:]
             assert run(*again, "--out", f"{out}-{part}").status == 0
             same(Recogniser.load(f"{out}-{part}/{part}"), Recogniser.load(f"{out}/{part}"))
+
+
+@pytest.mark.parametrize("part", ["model", "dense"])
+def test_the_commands_of_a_page_go_on_from_a_course(run: Run, tmp_path: Path, part: str) -> None:
+    write_npz(tmp_path / "arms.npz", moving_arms())
+    quick = ("--course", "quick", "--length", "0.1", *SMALL)
+    assert run("shrink", "--data", SOURCE, "--keep", "90", *quick, "--out", "s").status == 0
+    how = ("--method", "magnitude", "--scope", "layer", "--consistent", "yes", "--stochastic",
+           "--seed", "7", "--ignore", "dense*")  # fmt: skip
+    assert run("prune", f"s/{part}", "--keep", "30", *how, "--out", "p").status == 0
+    words = ("--data", SOURCE, "--recipe", "quick", "--epochs", "2")
+    assert run("tune", "p", *words, "--out", "t").status == 0
+    assert run("tune", "t", *words, "--seed", "1", "--out", "last").status == 0
+    assert run("report", "last").status == 0
+    for line in content(tmp_path / "last" / "report.html")["command"].split(" && "):
+        ran = run(*shlex.split(line)[1:])
+        assert ran.status == 0, ran.err
+    same(Recogniser.load("tuned-2"), Recogniser.load("last"))
+
+
+def test_a_network_of_full_size_stands_beside_the_dense_one(
+    run: Run, tmp_path: Path, browser: Browser
+) -> None:
+    write_npz(tmp_path / "arms.npz", moving_arms())
+    quick = ("--course", "quick", "--length", "0.1", *SMALL)
+    ran = run("shrink", "--data", SOURCE, "--sparsity", "0", *quick, "--out", "s", "--json")
+    assert ran.status == 0, ran.err
+    points = [{"sparsity": 0.0, "kept": ran.json["total"], "validation_top1": 0.5},
+              {"sparsity": 0.8, "kept": 148, "validation_top1": 0.25}]  # fmt: skip
+    (tmp_path / "s" / "curve.json").write_text(json.dumps(points))
+    assert run("report", "s").status == 0
+    found = content(tmp_path / "s" / "report.html")
+    assert found["title"] == "s: a network that keeps every connection"
+    assert found["chosen"] == "model" and found["missing"] == []
+    rows = {row["key"]: row for row in found["rows"]}
+    assert list(rows) == ["dense", "validation-1", "validation-2", "model"]
+    for key, told in (("dense", "dense"), ("model", "small")):
+        top1 = ran.json[told]["top1"]
+        assert rows[key]["top1"][0] == pytest.approx(100 * top1, abs=1e-3)
+        assert rows[key]["kept"][0] == ran.json["total"] == rows[key]["bytes"] / 4
+    assert set(found["confusions"]) == {"dense", "model"} and set(found["networks"]) == {"model"}
+    with browser.opened(tmp_path / "s" / "report.html") as seen:
+        assert seen.count("#headline .card") == 2
+        assert seen.count("#accuracy .series[data-method=tried-validation] .series-mark") == 2
+        seen.quiet()
+
+
+def test_recordings_that_training_left_out_are_left_out_again(run: Run, tmp_path: Path) -> None:
+    data = moving_arms(24)
+    for index, label in enumerate(data.labels):
+        folder = tmp_path / "my arms" / data.classes[label]
+        folder.mkdir(parents=True, exist_ok=True)
+        write_csv(folder / f"{index}.csv", data, index)
+    (tmp_path / "my arms" / "wave" / "bad.csv").write_text("")
+    words = ("train", "csv:my arms", "--recipe", "quick", "--epochs", "2", *SMALL)
+    assert run(*words, "--skip-bad", "--out", "my model").status == 0
+    for asked in ((), ("--data", "csv:my arms")):
+        ran = run("report", "my model", *asked)
+        assert ran.status == 0 and "not there" not in ran.out, ran
+        assert content(tmp_path / "my model" / "report.html")["examples"] is not None
+    (tmp_path / "my arms").rename(tmp_path / "elsewhere")
+    ran = run("report", "my model")
+    assert ran.status == 0 and "(trellis report 'my model' --data SOURCE)" in ran.out
+
+
+@pytest.mark.parametrize("change", ["class", "joint", "fold", "joints"])
+def test_recordings_that_do_not_fit_any_more_are_left_aside(
+    run: Run, fails: Fails, tmp_path: Path, change: str
+) -> None:
+    data = moving_arms(24)
+    write_npz(tmp_path / "arms.npz", data)
+    words = ("train", SOURCE, "--recipe", "quick", "--epochs", "2", *SMALL)
+    assert run(*words, "--out", "arms").status == 0
+    told = dict(np.load(tmp_path / "arms.npz"))
+    if change == "class":
+        told["classes"][2] = "nod"
+    elif change == "joint":
+        told["joints"][3] = "fist"
+    elif change == "fold":
+        del told["test"]
+    else:
+        told["frames"], told["joints"] = told["frames"][:, :3], told["joints"][:3]
+        told["parents"] = told["parents"][:3]
+    np.savez(tmp_path / "arms.npz", **told)
+    why = {"class": "has recordings of 'nod'", "joint": "joint 3 of 'npz:arms.npz' is 'fist'",
+           "fold": "was trained on fold", "joints": "has 3 joints"}[change]  # fmt: skip
+    ran = run("report", "arms")
+    assert ran.status == 0, ran.err
+    [line] = [line for line in ran.out.splitlines() if "not there" in line]
+    assert "both need recordings" in line and why in line
+    assert content(tmp_path / "arms" / "report.html")["confusions"] == {}
+    assert why in fails("report", "arms", "--data", SOURCE)  # asked for, they must fit
+    if change == "fold":
+        assert "--fold 'ninth'" in fails("report", "arms", "--fold", "ninth")
 
 
 def same(one: Recogniser, other: Recogniser) -> None:

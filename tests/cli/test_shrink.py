@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import trellis
 from tests.cli.arms import SMALL, SOURCE
 from tests.cli.conftest import Run
 from tests.skeleton.moving import arms, write_npz
@@ -129,8 +133,7 @@ def test_a_page_that_cannot_be_written_leaves_the_models(
         raise TrellisError("cannot write 's t/report.html': No space left on device")
 
     with monkeypatch.context() as patch:
-        for module in ("report", "shrink"):
-            patch.setattr(f"trellis.cli.{module}.write_page", full)
+        patch.setattr("trellis.cli.report.write_page", full)
         ran = run(*SHRINK, "--keep", "60", "--out", "s t", *words)
     assert ran.status == 2 and (ran.out == "") == bool(words)
     assert ran.err.strip().endswith(
@@ -139,6 +142,22 @@ def test_a_page_that_cannot_be_written_leaves_the_models(
     assert sorted(os.listdir("s t")) == ["dense", "model"]
     again = run("report", "s t", "--data", SOURCE)
     assert again.status == 0 and Path("s t/report.html").exists(), again.err
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_whoever_has_seen_enough_has_the_whole_run(tmp_path: Path, words: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "trellis.cli", *SHRINK, "--keep", "60", "--out", "s", *words]
+    source = Path(trellis.__file__).parents[1]
+    ran = subprocess.run(
+        ["bash", "-c", f"{shlex.join(command)} | true; exit ${{PIPESTATUS[0]}}"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (141, "")
+    assert sorted(os.listdir(tmp_path / "s")) == ["dense", "model", "report.html"]
 
 
 def test_a_page_that_has_no_place_is_said_at_once(run: Run) -> None:
@@ -220,6 +239,11 @@ def test_killed_while_tuning_it_goes_on(run: Run, monkeypatch: pytest.MonkeyPatc
         (("--at-least", "90"), "did you mean 0.9?"),
         (("--keep", "3"), "keep 9 or more"),
         (("--keep", "60", "--length", "-1"), "--length -1.0: give a number above 0"),
+        (("--keep", "60", "--length", "1e308"), "--length 1e+308: give a number above 0"),
+        (("--keep", "9" * 400), "--keep 99999999999999999999…: no network has so many"),
+        (("--keep", "60", "--out", "n" * 300), "nnn': File name too long; name another"),
+        (("--keep", "60", "--out", "n/" * 3000), "n': File name too long; name another"),
+        (("--keep", "60", "--data", f"csv:{'n' * 300}"), "nnn' cannot be read: File name too long"),
         (("--keep", "60", "--out", "arms.npz"), "it is a file; name a folder"),
         (("--keep", "60", "--out", "arms.npz/s"), "arms.npz"),
         (("--keep", "60", "--fold", "9"), "--fold '9'"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from tests.cli.arms import SMALL, SOURCE
 from tests.cli.conftest import Run
 from tests.skeleton.moving import arms, write_npz
 from trellis.errors import TrellisError
+from trellis.files import replacing
 from trellis.saved.folder import is_saved
 from trellis.skeleton import Recogniser, load
 from trellis.skeleton.shrink import run as running
@@ -51,7 +54,7 @@ def stopped(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     "at",
     [
         "trellis.skeleton.shrink.run.losses",  # all is trained, nothing is written
-        "trellis.cli.shrink._tell",  # the models are there, the page is not
+        "trellis.cli.shrink._page",  # the models are there, the page is not
         "trellis.cli.shrink.forget",  # the page is there too, and so are checkpoints
     ],
 )
@@ -70,6 +73,29 @@ def test_killed_at_its_end_it_is_finished_by_the_same_command(
     resumed = not at.endswith("forget")
     assert ("went on from where it had been stopped" in again.out) == resumed
     assert sorted(os.listdir("b")) == FILES and tensors("b") == tensors("a")
+
+
+def test_killed_while_it_replaces_a_finished_run_it_goes_on(
+    run: Run, stopped: Callable[..., None]
+) -> None:
+    words = (*SHRINK, "--keep", "60", "--out")
+    other = ("--seed", "1")
+    assert run(*words, "a", *other).status == 0
+    assert run(*words, "s").status == 0
+    before = tensors("s")
+    for _ in range(2):  # of a run that went on, too
+        stopped("trellis.skeleton.shrink.run.losses", *words, "s", *other, "--overwrite")
+        assert list(Path("s").glob(".*.safetensors")) and tensors("s") == before
+    refused = run(*words, "s", *other)
+    assert refused.status == 2 and "'s' holds a finished run" in refused.err
+    again = run(*words, "s", *other, "--overwrite")
+    assert again.status == 0, again.err
+    assert "went on from where it had been stopped" in again.out
+    assert sorted(os.listdir("s")) == FILES and tensors("s") == tensors("a")
+    stopped("trellis.skeleton.shrink.run.losses", *words, "s", "--overwrite")
+    anew = run(*words, "s", *other, "--overwrite")  # what is under way is another's
+    assert anew.status == 0 and "went on" not in anew.out
+    assert sorted(os.listdir("s")) == FILES and tensors("s") == tensors("a")
 
 
 def test_no_old_model_stays_beside_a_new_dense_one(
@@ -101,6 +127,7 @@ def test_no_old_model_stays_beside_a_new_dense_one(
     [
         (("--seed", "1"), "seed was 0 and is 1"),
         (("--length", "0.2"), "length was 0.1 and is 0.2"),
+        (("--keep", "61"), "keep was 60 and is 61"),
         (("--heads", "2"), "architecture.heads was 3 and is 2"),
         (("--agreement", "1"), "course.agreement was 0.0 and is 1.0"),
     ],
@@ -119,7 +146,30 @@ def test_other_settings_are_named_and_begin_anew_if_told(
     assert sorted(os.listdir("s")) == FILES and tensors("s") == tensors("t")
 
 
-def test_nothing_is_written_among_recordings(run: Run, tmp_path: Path) -> None:
+def test_what_was_asked_is_told_before_a_search(run: Run, stopped: Callable[..., None]) -> None:
+    """The first phases of a search are none of the other's: only its last would find out."""
+    keep, search = ("--keep", "60"), ("--at-least", "0.5")
+    for asked, then, said in (
+        (keep, search, "keep was 60 and is None; at_least was None and is 0.5."),
+        (search, keep, "keep was None and is 60; at_least was 0.5 and is None."),
+        (search, ("--at-least", "0.6"), "at_least was 0.5 and is 0.6."),
+        (("--sparsity", "0.9"), keep, "sparsity was 0.9 and is None; keep was None and is 60."),
+    ):
+        at = "maker.Maker._pruned" if asked == search else "run.losses"
+        stopped(f"trellis.skeleton.shrink.{at}", *SHRINK, *asked, "--out", "s")
+        before = sorted(os.listdir("s"))
+        refused = run(*SHRINK, *then, "--out", "s")
+        assert refused.status == 2
+        assert f"'s' holds a run that was begun with other settings: {said}" in refused.err
+        assert sorted(os.listdir("s")) == before  # no phase has run
+        assert run(*SHRINK, *then, "--out", "s", "--overwrite").status == 0
+        assert not list(Path("s").glob(".*"))
+        shutil.rmtree("s")
+
+
+def test_nothing_is_written_among_recordings(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for action in ("up", "down"):
         (tmp_path / "mine" / action).mkdir(parents=True)
         for take in range(4):
@@ -134,6 +184,10 @@ def test_nothing_is_written_among_recordings(run: Run, tmp_path: Path) -> None:
             refused = run(*command, *words, out)
             assert refused.status == 2
             assert f"--out {out!r} lies in the recordings of 'csv:mine'" in refused.err
+    monkeypatch.setenv("HOME", str(tmp_path))
+    refused = run("shrink", "--data", "csv:~/mine", "--keep", "40", *words, "mine/small")
+    assert refused.status == 2
+    assert "--out 'mine/small' lies in the recordings of 'csv:~/mine'" in refused.err
     assert len(load("csv:mine").sequences) == 8
     ran = run("train", "csv:mine", "--epochs", "1", *words, "minor")
     assert ran.status == 0, ran.err
@@ -149,6 +203,36 @@ def test_a_place_that_is_taken_is_said_at_once(run: Run, tmp_path: Path) -> None
         refused = run(*SHRINK, "--keep", "60", "--out", out)
         assert refused.status == 2 and said in refused.err
     assert os.listdir("s") == ["model"]
+
+
+@pytest.mark.parametrize("part", ["model", "dense"])
+def test_a_part_that_is_read_only_is_said_at_once(
+    run: Run, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    Path("s", part).mkdir(parents=True)
+    access = os.access
+    # Who may do all, as many a container's user, may write to any folder that is no other disk's.
+    monkeypatch.setattr(os, "access", lambda p, mode: Path(p).name != part and access(p, mode))
+    refused = run(*SHRINK, "--keep", "60", "--out", "s")
+    assert refused.status == 2 and refused.err.count("\n") == 1
+    assert f"'s/{part}' is read-only" in refused.err
+    assert os.listdir("s") == [part]
+
+
+def test_what_cannot_be_cleaned_up_does_not_hide_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that can no longer be written to."""
+
+    def fixed(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with (
+        pytest.raises(TrellisError, match=r"cannot write .*a\.txt': No space left"),
+        replacing(tmp_path / "a.txt"),
+    ):
+        monkeypatch.setattr(Path, "unlink", fixed)
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.mark.parametrize("seed", [-1, 2**63, 10**30])

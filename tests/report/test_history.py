@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import math
 import shlex
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,14 @@ from typing import Any
 import pytest
 import torch
 
+import trellis
 from tests.paper.waves import waves
-from trellis.report.history import commands
+from trellis.cli.prune import prune
+from trellis.report.commands import commands
+from trellis.report.given import PRUNE as OWN
+from trellis.report.given import exact
 from trellis.report.model import Models, model_report
+from trellis.select.options import Options
 from trellis.skeleton import Recogniser, fit
 from trellis.skeleton.shrink import course_named, shrink
 from trellis.train import recipe_named
@@ -81,6 +88,97 @@ def test_what_a_stranger_wrote_of_mirrors_breaks_no_page(
 def test_what_a_stranger_wrote_of_teachers_breaks_no_page(given: Any) -> None:
     line = commands([SHRINK | {"course": {"teachers": given}}], {}, {})
     assert option(line[0], "--teachers") == str(given)
+
+
+COURSE = {"step": "train", "source": "x", "recipe": {"name": "shrink quick"}}
+TRAIN, PRUNE, TUNE = {"step": "train"}, {"step": "prune", "budget": 9}, {"step": "tune"}
+
+
+@pytest.mark.parametrize(
+    ("history", "folders"),
+    [
+        ([SHRINK], [None]),
+        ([COURSE], [None]),
+        ([SHRINK, TUNE], ["shrunk", "shrunk/model", "tuned"]),
+        ([SHRINK, PRUNE], ["shrunk", "shrunk/model", "pruned"]),
+        ([COURSE, PRUNE, TUNE], ["shrunk", "shrunk/dense", "pruned", "pruned", "tuned"]),
+        (
+            [TRAIN, PRUNE, TUNE, {"step": "shown to a friend"}, PRUNE, TUNE, TUNE],
+            ["dense", "dense", "pruned", "pruned", "tuned", "tuned", "pruned-2", "pruned-2",
+             "tuned-2", "tuned-2", "tuned-3"],
+        ),
+    ],
+)  # fmt: skip
+def test_each_command_goes_on_from_what_the_one_before_it_wrote(
+    history: list[dict[str, Any]], folders: list[str | None]
+) -> None:
+    found: list[str | None] = []
+    for line in commands(history, {}, {}):
+        words = shlex.split(line)
+        found += [words[2]] if words[1] in ("prune", "tune") else []
+        found.append(option(line, "--out"))
+    assert found == folders
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "--method viterbi"),
+        ({"method": "magnitude", "scope": "erk"}, "--method magnitude --scope erk"),
+        ({"method": "magnitude", "consistent": True}, "--method magnitude --consistent yes"),
+        ({"consistent": True}, "--method viterbi"),
+        ({"consistent": False}, "--method viterbi --consistent no"),
+        ({"stochastic": True, "seed": 5}, "--method viterbi --stochastic --seed 5"),
+        ({"method": "chains", "surrogate": "global", "inverse_alpha": math.inf, "seed": 1,
+          "row_normalize": True},
+         "--method chains --surrogate global --inverse-alpha inf --row-normalize --seed 1"),
+        ({"method": "chains", "inverse_alpha": 10 / 3},
+         "--method chains --inverse-alpha 3.3333333333333335"),
+        ({"cover_outputs": False}, "--method viterbi --no-cover-outputs"),
+        ({"ignore": ["0.*", "a b"]}, "--method viterbi --ignore '0.*' --ignore 'a b'"),
+        ({"saliency": {"0.weight": torch.ones(4, 4)}},
+         "--method viterbi --saliency FILE.safetensors"),
+        ({"method": "random", "scope": {"0.weight": 4}},
+         "--method random --scope FILE.json"),
+    ],
+)  # fmt: skip
+def test_a_command_that_prunes_says_how_it_did(given: dict[str, Any], words: str) -> None:
+    usual = {name: one.default for name, one in inspect.signature(trellis.prune).parameters.items()}
+    named = {field.name for field in dataclasses.fields(Options)}
+    asked = {name: value for name, value in usual.items() if name in named} | given
+    step = {"step": "prune", "budget": 4} | Options(**asked).record()
+    assert commands([step], {}, {}) == [f"trellis prune dense --keep 4 {words} --out pruned"]
+
+
+def test_what_prune_takes_by_itself_is_what_its_command_takes() -> None:
+    own = inspect.signature(prune).parameters
+    assert {name: own[name].default for name in OWN} == OWN | {"ignore": ()}
+    assert set(Options.__dataclass_fields__) == {*OWN, "method", "consistent"}
+
+
+@pytest.mark.parametrize("number", [1.0, 0.5, 2 / 3, 0.123456789, 1234567.0, 1 / 3 * 1e-7, 1e30, 3])
+def test_a_number_is_the_same_again(number: float) -> None:
+    step = SHRINK | {"at_least": number, "course": {"agreement": number}, "length": number + 1}
+    taught = TUNE | {"teacher": ["t"], "taught": {"weight": number, "temperature": number}}
+    [shrunk, tuned] = commands([step, taught], {}, {})
+    for line, name in (
+        (shrunk, "--at-least"), (shrunk, "--agreement"), (tuned, "--teacher-weight"),
+        (tuned, "--temperature"),
+    ):  # fmt: skip
+        said = option(line, name)
+        assert said is not None and float(said) == number and not said.endswith(".0")
+    assert option(shrunk, "--length") == exact(number + 1)
+    assert float(exact(number + 1)) == number + 1
+
+
+def test_what_a_small_network_reached_is_not_said_of_the_dense_one(tmp_path: Path) -> None:
+    data = waves()
+    model = Recogniser.fresh(data, data.folds[0], chunks=4, heads=2, filters=4)
+    example = torch.zeros(1, *model.inputs([data.sequences[0]]).shape[1:])
+    trellis.prune(model.model, example, keep=60)
+    shrunk = model.after(source="x", metrics={"top1": 0.5}, **SHRINK)
+    dense, small = model_report(Models(tmp_path, shrunk), None, None)["rows"]
+    assert dense["top1"] is None and small["top1"] == [50.0, None]
 
 
 @pytest.mark.parametrize("teachers", [0, 1, 4])

@@ -17,8 +17,8 @@ import trellis
 from tests.skeleton.small import DATA, EPOCHS, FOLD, course, fresh, killed_and_resumed, made, same
 from trellis import TrellisError
 from trellis.select.budget import budget
-from trellis.skeleton import evaluated
-from trellis.skeleton.shrink import Maker, Small, course_named
+from trellis.skeleton import Fold, Recogniser, evaluated
+from trellis.skeleton.shrink import Maker, Small, course_named, shrink
 from trellis.train import Training
 from trellis.train.batches import batch_count
 
@@ -270,6 +270,76 @@ def test_refusals() -> None:
         course(method="best")
     with pytest.raises(TrellisError, match="course 'slow' is unknown"):
         course_named("slow")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"seed": -1}, "seed=-1: give a whole number from 0 up"),
+        ({"seed": 2**63}, "seed=9223372036854775808: give a whole number"),
+        ({"seed": 1.5}, "seed=1.5: give a whole number"),
+        ({"seed": None}, "seed=None: give a whole number"),
+        ({"seed": True}, "seed=True: give a whole number"),
+        ({"keep": None, "at_least": "0.9"}, "at_least='0.9' is not a number"),
+        ({"keep": None, "at_least": True}, "at_least=True is not a number"),
+        ({"keep": None, "at_least": float("nan")}, "at_least=nan is not an accuracy"),
+        ({"keep": 60.0}, "keep=60.0 is not a whole number of connections"),
+        ({"keep": "60"}, "keep='60' is not a whole number of connections"),
+        ({"keep": None, "sparsity": "0.9"}, "sparsity='0.9' is not a number"),
+        ({"device": "gpu"}, "device='gpu': give 'cpu', 'cuda', or 'cuda:N'"),
+        ({"device": "meta"}, "device='meta': give 'cpu', 'cuda', or 'cuda:N'"),
+        ({"folder": "nowhere/at all"}, "folder='nowhere/at all': there is no such folder"),
+        ({"fold": Fold("mine", FOLD.train, FOLD.test[:0])}, "fold 'mine' .* no test recordings"),
+        ({"fold": Fold("mine", FOLD.train[:0], FOLD.test)}, "fold 'mine' .* no train recordings"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_trained(
+    wrong: dict[str, Any], said: str
+) -> None:
+    trained: list[str] = []
+    options: dict[str, Any] = {"keep": 60, "fold": FOLD} | wrong
+    with pytest.raises(TrellisError, match=said):
+        shrink(
+            fresh(),
+            DATA,
+            options.pop("fold"),
+            course(),
+            **options,
+            watch=lambda now, _: trained.append(now),
+        )
+    assert not trained
+
+
+def test_cuda_where_there_is_none_is_said_before_anything_is_trained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for device in ("cuda", torch.device("cuda", 1)):
+        with pytest.raises(TrellisError, match=r"device='cuda.*there is no CUDA device here"):
+            made(keep=60, device=device)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(TrellisError, match="device='cuda:2': there are 2 of them"):
+        made(keep=60, device="cuda:2")
+
+
+def test_numbers_and_folders_of_any_kind_will_do(tmp_path: Path) -> None:
+    usual = made(keep=60, seed=3)
+    given = made(keep=np.int64(60), seed=np.int64(3), folder=str(tmp_path))
+    assert same(given.small, usual.small) and list(tmp_path.glob(".tuning*"))
+    given.small.save(tmp_path / "small")
+    assert Recogniser.load(tmp_path / "small").history[-1]["seed"] == 3
+    made(keep=60, seed=3, folder=tmp_path)  # goes on: they are the same numbers
+    found = made(at_least=np.float32(0.9))
+    assert type(found.at_least) is float and found.at_least == 0.9
+    found.small.save(tmp_path / "found")
+
+
+def test_no_course_is_longer_than_numbers_go() -> None:
+    for length in (0.0, -1.0, 1e7, 1e308, float("inf"), float("nan")):
+        with pytest.raises(TrellisError, match="is not a number above 0 and up to 1,000,000"):
+            course().times(length)
+    assert course().times(1_000_000).recipe.epochs == 20_000_000
 
 
 @given(

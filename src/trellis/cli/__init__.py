@@ -1,7 +1,7 @@
 """The command line: ``trellis COMMAND``.
 
 Exit status: 0 is well, 1 is a check that failed (``audit --fail-under``), 2 is an error, told in
-one line on stderr.
+one line on stderr. 141 is a reader that has seen enough (``| head``).
 """
 
 from __future__ import annotations
@@ -99,7 +99,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(str(error))
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit) as error:
+        # rich ends the process itself where a pipe is closed, with status 1: in somebody's CI that
+        # is "below --fail-under".
+        closed = error if isinstance(error, BrokenPipeError) else error.__context__
+        if not isinstance(closed, BrokenPipeError):
+            raise  # tyro, after --help or a misspelt option
         # Whoever read our output has seen enough (`| head`); Python would complain once more
         # while it closes the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -10,7 +10,7 @@ import tyro
 
 from trellis import skeleton
 from trellis.cli.recogniser import fold_for, protocol_for
-from trellis.cli.sources import OwnFold, OwnProtocol, SkipBad
+from trellis.cli.sources import OwnFold, OwnProtocol, SkipBad, chosen_fold
 from trellis.cli.tables import console
 from trellis.errors import TrellisError
 from trellis.files import check_writable
@@ -120,16 +120,24 @@ def of_models(
     skip_bad: bool = False,
 ) -> dict[str, Any]:
     """What the page of a model shows, with the recordings it was trained on if they can be had."""
-    history = models.model.history
-    source = next((s["source"] for s in reversed(history) if s.get("source")), None)
-    known = None if source is None else str(source)
-    if data is None and known is None:
+    model = models.model
+    last = next((step for step in reversed(model.history) if step.get("source")), None)
+    if data is None and last is None:
         return model_report(models, None, None)
-    asked = data if data is not None else str(known)
-    found = _recordings(data, asked, protocol_for(models.model, asked, protocol), skip_bad)
-    if found is None:
-        return model_report(models, None, None)
-    return model_report(models, found, fold_for(models.model, found, fold))
+    own = last or {}
+    asked = str(own["source"]) if data is None else data
+    try:
+        found = skeleton.load(
+            asked, protocol=protocol_for(model, asked, protocol),
+            skip_bad=skip_bad or bool(own.get("skip_bad")), progress=True,
+        )  # fmt: skip
+        model.labels(found)  # what has changed since and does not fit is as good as gone
+        chosen = fold_for(model, found, None) if fold is None else None
+    except TrellisError as error:
+        if data is not None:
+            raise
+        return model_report(models, None, None, str(error))
+    return model_report(models, found, chosen or chosen_fold(found, fold))
 
 
 def _recordings(
@@ -146,9 +154,14 @@ def _recordings(
 
 
 def tell(place: Path, content: dict[str, Any]) -> None:
-    """Write the page, and say where it is and what it lacks."""
+    """Write the page, and say so."""
+    console().print("\n".join(written(place, content)), soft_wrap=True)
+
+
+def written(place: Path, content: dict[str, Any]) -> list[str]:
+    """Write the page. Where it is and what it lacks, in lines."""
     size = write_page(place, content)
-    to = console()
-    to.print(f"wrote {place} ({size / 1e6:.1f} MB): open it in a browser", soft_wrap=True)
-    for item in content.get("missing", ()):
-        to.print(f"  not there: {item['what']} ({item['how']})", soft_wrap=True)
+    return [
+        f"wrote {place} ({size / 1e6:.1f} MB): open it in a browser",
+        *(f"  not there: {item['what']} ({item['how']})" for item in content.get("missing", ())),
+    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from functools import partial
 from pathlib import Path
@@ -15,16 +14,15 @@ from trellis.cli.arguments import Json
 from trellis.cli.device import Device, Precision, chosen_device
 from trellis.cli.fitting import Overwrite, Seed, check_seed
 from trellis.cli.progress import phases_bar
-from trellis.cli.report import tell
+from trellis.cli.report import written
 from trellis.cli.shrink_folder import (
     DENSE,
     MODEL,
     PAGE,
-    begun,
     check_run,
-    finished,
     folder_for,
     forget,
+    forget_finished,
     held_run,
     made_in,
     write_run,
@@ -42,14 +40,15 @@ from trellis.cli.sources import left_out as left_out_lines
 from trellis.cli.tables import console, percent, print_json, show, table
 from trellis.cli.train import Activation, Basis, Chunks, Filters, Frame, Heads, Kinds, Size
 from trellis.errors import TrellisError
-from trellis.report import write_page
 from trellis.report.history import left_and_right, missed
 from trellis.report.model import model_report, models_in
 from trellis.skeleton import Fold, Skeletons
 from trellis.skeleton.shrink import Course, Outcome, course_named, options_for
 from trellis.skeleton.shrink import shrink as shrunk
+from trellis.skeleton.shrink.course import LONGEST
 
 arg = tyro.conf.arg
+_COUNTED = 10**18  # connections: more than any memory holds
 Sparsity = Annotated[
     float | None,
     arg(metavar="FRACTION", help="The fraction removed: 0.999 keeps one in a thousand."),
@@ -179,9 +178,7 @@ def shrink(
     )  # fmt: skip
     with held_run(folder):
         check_run(folder, overwrite=overwrite)  # somebody may have come first
-        if finished(folder):
-            forget(folder)  # what a run that was killed at its very end has left
-        resumed = begun(folder)
+        forget_finished(folder)
         with phases_bar() as watch:
             make = partial(
                 shrunk, fresh, found, chosen, settings, sparsity=sparsity, keep=keep,
@@ -189,26 +186,37 @@ def shrink(
                 about={"protocol": protocol, "length": length, "skip_bad": skip_bad or None},
                 watch=watch,
             )  # fmt: skip
-            made = made_in(folder, make, overwrite=overwrite)
+            made, resumed = made_in(folder, make, overwrite=overwrite)
         write_run(folder, made)
-        if not as_json:
-            _print(folder, made, found, chosen, resumed=resumed)
-        _tell(folder, found, chosen, quiet=as_json)
+        page = _page(folder, found, chosen)
         forget(folder)  # last: until then the same command goes on
+    # Not before all is written: whoever reads this may have seen enough at any line.
+    if not as_json:
+        _print(folder, made, found, chosen, resumed=resumed)
+    if isinstance(page, TrellisError):
+        raise page
     if as_json:
         print_json(_summary(folder, made, found) | {"resumed": resumed})
+    else:
+        console().print("\n".join(page), soft_wrap=True)
     return 0
 
 
 def _course(name: str, length: float, teachers: int | None, **settings: Any) -> Course:
-    if not (math.isfinite(length) and length > 0):
-        raise TrellisError(f"--length {length!r}: give a number above 0, such as 0.5")
+    if not 0 < length <= LONGEST:
+        raise TrellisError(
+            f"--length {length!r}: give a number above 0, such as 0.5, and up to {LONGEST:,}"
+        )
     told = settings if teachers is None else settings | {"teachers": teachers}
     return course_named(name, **told).times(length)
 
 
 def _asked(sparsity: float | None, keep: int | None, at_least: float | None) -> str:
     """What was asked for, in a word; one thing only."""
+    if keep is not None and abs(keep) >= _COUNTED:
+        raise TrellisError(
+            f"--keep {keep!s:.20}…: no network has so many connections; give how many stay"
+        )
     given = {"sparsity": sparsity, "keep": keep, "at-least": at_least}
     found = [f"{name}-{value:g}" for name, value in given.items() if value is not None]
     if len(found) != 1:
@@ -284,17 +292,14 @@ def _print(folder: Path, made: Outcome, data: Skeletons, fold: Fold, *, resumed:
     to.print("\n".join(lines), soft_wrap=True)
 
 
-def _tell(folder: Path, data: Skeletons, fold: Fold, *, quiet: bool) -> None:
-    """Write the page: the one thing that may still fail, and can be made again by itself."""
+def _page(folder: Path, data: Skeletons, fold: Fold) -> list[str] | TrellisError:
+    """Write the page, and say where it is and what it lacks; or else why there is none. It is the
+    one thing that may still fail, and can be made again by itself."""
     try:
-        content = model_report(models_in(folder, None), data, fold)
-        (write_page if quiet else tell)(folder / PAGE, content)
+        return written(folder / PAGE, model_report(models_in(folder, None), data, fold))
     except TrellisError as error:
-        forget(folder)
         again = shlex.join(["trellis", "report", str(folder)])
-        raise TrellisError(
-            f"{error}; the models are written, and `{again}` makes the page"
-        ) from error
+        return TrellisError(f"{error}; the models are written, and `{again}` makes the page")
 
 
 def _fewer(made: Outcome) -> list[str]:

@@ -29,6 +29,7 @@ def folder_for(data: str, asked: str, seed: int, fold: str | None) -> Path:
 
 def check_run(folder: Path, *, overwrite: bool) -> None:
     """Refuse a folder that cannot be written to, or should not be, before anybody has waited."""
+    _check_reachable(folder)
     if finished(folder) and not overwrite:
         raise TrellisError(
             f"{str(folder)!r} holds a finished run: name another folder with --out, or pass "
@@ -46,11 +47,25 @@ def check_run(folder: Path, *, overwrite: bool) -> None:
         raise TrellisError(f"cannot make the folder {str(folder)!r}: {str(first)!r} is a file")
     for name in (CURVE, PAGE):  # model/ is there where a run was killed while it wrote
         check_writable(first / name)
+    for part in (folder / MODEL, folder / DENSE):
+        if part.exists():
+            for name in (TENSORS, DESCRIPTION):
+                check_writable(part / name)
+
+
+def _check_reachable(folder: Path) -> None:
+    """Refuse a name that no file system takes, or a place that may not be looked at."""
+    try:
+        (folder / MODEL / f".{TENSORS}.0badcafe").exists()  # no path in there is longer
+    except OSError as error:
+        raise TrellisError(
+            f"cannot make the folder {str(folder)!r}: {error.strerror}; name another with --out"
+        ) from None
 
 
 def finished(folder: Path) -> bool:
     """Whether a run came to its end there: its checkpoints are gone, or its page is newer than its
-    model."""
+    model. Another that is to replace it may be under way."""
     model, page = folder / MODEL, folder / PAGE
     if not is_saved(model):
         return False
@@ -65,16 +80,29 @@ def begun(folder: Path) -> bool:
     return any(folder.glob(_CHECKPOINTS))
 
 
+def forget_finished(folder: Path) -> None:
+    """Remove what a run that was killed at its very end has left: checkpoints older than its model.
+    Newer ones are of a run under way that is to replace it, and it goes on."""
+    if not finished(folder):
+        return
+    written = (folder / MODEL / DESCRIPTION).stat().st_mtime_ns
+    for checkpoint in folder.glob(_CHECKPOINTS):
+        if checkpoint.stat().st_mtime_ns <= written:
+            remove_checkpoint(checkpoint)
+
+
 def forget(folder: Path) -> None:
     """Remove the checkpoints of a run."""
     for checkpoint in folder.glob(_CHECKPOINTS):
         remove_checkpoint(checkpoint)
 
 
-def made_in(folder: Path, make: Callable[[], Outcome], *, overwrite: bool) -> Outcome:
-    """Go on with what was begun in a folder, if it was begun in the same way."""
+def made_in(folder: Path, make: Callable[[], Outcome], *, overwrite: bool) -> tuple[Outcome, bool]:
+    """Go on with what was begun in a folder, if it was begun in the same way. Returns whether
+    anything was, too."""
+    resumed = begun(folder)
     try:
-        return make()
+        return make(), resumed
     except Another as error:
         if not overwrite:
             raise TrellisError(
@@ -83,7 +111,7 @@ def made_in(folder: Path, make: Callable[[], Outcome], *, overwrite: bool) -> Ou
                 "--overwrite to begin anew"
             ) from None
     forget(folder)
-    return make()
+    return make(), False
 
 
 def write_run(folder: Path, made: Outcome) -> None:

@@ -54,9 +54,14 @@ SkipBad = Annotated[
 def check_apart(out: Path, source: str) -> None:
     """Refuse to write where recordings are read from: a folder of recordings is read whole."""
     kind, _, path = source.partition(":")
-    there, here = Path(path).resolve(), out.resolve()
-    if not path or not there.is_dir():
-        return
+    try:
+        there, here = Path(path).expanduser().resolve(), out.resolve()
+        if not path or not there.is_dir():
+            return
+    except RuntimeError as error:  # ~nobody, or links that go round
+        raise TrellisError(f"{source!r} or --out {str(out)!r}: {error}") from None
+    except OSError as error:  # a name that is too long
+        raise TrellisError(f"{source!r} cannot be read: {error.strerror}") from None
     if here == there or (kind == "csv" and there in here.parents):
         raise TrellisError(
             f"--out {str(out)!r} lies in the recordings of {source!r}: name a folder elsewhere"

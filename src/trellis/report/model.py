@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,13 @@ from ..skeleton.pose import mean_pose
 from ..skeleton.shrink import options_for
 from ..skeleton.skeletons import Indices
 from ..train.provenance import versions
+from .commands import commands
 from .confusion import of_matrix
 from .content import Missing, content, skeleton_part
 from .curves import VALUE
 from .examples import examples
 from .gcn_audit import gcn_audit
 from .history import (
-    commands,
     dense_metrics,
     known,
     last_metrics,
@@ -73,8 +74,11 @@ def models_in(path: Path, dense: Path | None = None) -> Models:
     return Models(path, model, found, tried_in(path / CURVE))
 
 
-def model_report(models: Models, data: Skeletons | None, fold: Fold | None) -> dict[str, Any]:
-    """``data`` and ``fold`` are the recordings to test on, where they are at hand."""
+def model_report(
+    models: Models, data: Skeletons | None, fold: Fold | None, why: str | None = None
+) -> dict[str, Any]:
+    """``data`` and ``fold`` are the recordings to test on, where they are at hand; ``why`` says
+    what was wrong with those that were looked for, where they are not."""
     model, history = models.model, models.model.history
     audit = gcn_audit(model.model)
     said = {
@@ -88,42 +92,44 @@ def model_report(models: Models, data: Skeletons | None, fold: Fold | None) -> d
         if data is not None and fold is not None
     }
     is_pruned = audit.kept < audit.total
+    # A search may end at full size: its network is another than the dense one all the same.
+    of_two = is_pruned or models.dense is not None or bool(models.curve)
     figures = {name: {"top1": e.top1, "mean_class": e.mean_class} for name, e in tested.items()}
     now = figures.get("model") or last_metrics(history)
     beside = {} if models.dense is None else last_metrics(models.dense.history)
-    first = figures.get("dense") or beside or dense_metrics(history, is_pruned) or {}
-    if not is_pruned:
+    first = figures.get("dense") or beside or dense_metrics(history, of_two) or {}
+    if not of_two:
         first = now
     layers = {layer.name: layer.total for layer in audit.layers}
     rows = [point("dense", "dense", "Dense", 0.0, float(audit.total), 100.0, first)]
     rows[0]["bytes"] = VALUE * audit.total
     methods = []
     label = method_of(history)
-    if is_pruned:
+    if of_two:
         rate = 100 * (1 - audit.kept / audit.total)
         row = point("model", "model", label, float(f"{rate:.5g}"), float(audit.kept),
                     100 * audit.live_fraction, now, audit)  # fmt: skip
+        if not is_pruned:
+            row["bytes"] = VALUE * audit.total  # nothing is left out: no places need be told
         rows += [*tried_rows(models.curve), row]
         methods = [method("model", label), *tried_methods(models.curve)]
-    chosen = "model" if is_pruned else None
+    chosen = "model" if of_two else "dense"
     pose = None
     if data is not None and fold is not None:
         pose = mean_pose([data.sequences[i] for i in fold.train], model.layout.roots).tolist()
     moments = moments_of(model.chunks, model.kinds)
     network = shown_network(weights_of(model.model), model.layout, moments, model.basis)
-    shown = {"model" if is_pruned else "dense": network}
-    confusions = {"model" if is_pruned else "dense": of_matrix(tested["model"].matrix)} if (
-        "model" in tested) else {}  # fmt: skip
-    if "dense" in tested and is_pruned:
+    confusions = {chosen: of_matrix(tested["model"].matrix)} if "model" in tested else {}
+    if "dense" in tested:
         confusions["dense"] = of_matrix(tested["dense"].matrix)
     return content(
-        title=f"{models.path.resolve().name}: {'a pruned' if is_pruned else 'a dense'} network",
+        title=f"{models.path.resolve().name}: {_kind(is_pruned, of_two)}",
         source=str(known(history, "source") or "unknown recordings"),
         synthetic=model.synthetic,
         warnings=_warnings(model),
         facts=_facts(models, audit, data, fold),
         notes=(),
-        missing=_missing(models, data, is_pruned),
+        missing=_missing(models, data, of_two, why),
         command=" && ".join(commands(history, _architecture(model), options_for(model.layout)))
         or "unknown: this model has no history",
         axis="kept",
@@ -131,19 +137,26 @@ def model_report(models: Models, data: Skeletons | None, fold: Fold | None) -> d
         methods=methods,
         published=[],
         layers=layers,
-        chosen=chosen or "dense",
+        chosen=chosen,
         rule="this model",
         of_network=f"seed {known(history, 'seed') or 0}",
-        networks=shown,
+        networks={chosen: network},
         dense_multiplications=dense_multiplications(model.model.sizes),
         confusions=confusions,
-        examples=_examples(model, data, fold, said.get("model"), chosen or "dense"),
+        examples=_examples(model, data, fold, said.get("model"), chosen),
         chunks=model.chunks,
         basis=model.basis,
         moments=moments,
         classes=list(model.classes),
         skeleton=skeleton_part(model.layout, pose),
     )
+
+
+def _kind(is_pruned: bool, of_two: bool) -> str:
+    """What the page is about, for its title."""
+    if is_pruned:
+        return "a pruned network"
+    return "a network that keeps every connection" if of_two else "a dense network"
 
 
 def _architecture(model: Recogniser) -> dict[str, Any]:
@@ -208,23 +221,35 @@ def _facts(
     return found
 
 
-def _missing(models: Models, data: Skeletons | None, is_pruned: bool) -> list[Missing]:
-    found = []
+def _missing(
+    models: Models, data: Skeletons | None, of_two: bool, why: str | None
+) -> list[Missing]:
+    found, again = [], _again(models.path)
     if data is None:
         found.append(
             Missing(
-                "which class is taken for which, and moving skeletons: both need recordings",
-                f"trellis report {models.path} --data SOURCE",
+                "which class is taken for which, and moving skeletons: both need recordings"
+                + (f", and {why}" if why else ""),
+                f"{again} --data SOURCE",
             )
         )
-    if is_pruned and models.dense is None:
+    if of_two and models.dense is None:
         found.append(
             Missing(
                 "how each class did before pruning",
-                f"trellis report {models.path} --dense FOLDER, the dense model's",
+                f"{again} --dense FOLDER, the dense model's",
             )
         )
     return found
+
+
+def _again(path: Path) -> str:
+    """The command that makes the page, for a shell.
+
+    >>> _again(Path("my runs/a")), _again(Path("-o"))  # a dash would begin an option
+    ("trellis report 'my runs/a'", 'trellis report ./-o')
+    """
+    return shlex.join(["trellis", "report", "./" * str(path).startswith("-") + str(path)])
 
 
 def _said(model: Recogniser, data: Skeletons, fold: Fold) -> Indices:

@@ -25,9 +25,18 @@ def kept_share(total: int, sparsity: Any = None, keep: Any = None) -> Fraction:
         return Fraction(int(keep), total)
     if isinstance(sparsity, Fraction | Decimal):
         return 1 - Fraction(sparsity)
-    # As it is written: numpy's single 0.99 is meant as 0.99, and is another number in double.
-    short = getattr(sparsity, "itemsize", 8) < 8
-    return 1 - Fraction(str(sparsity) if short else repr(float(sparsity)))
+    return 1 - Fraction(as_written(sparsity))
+
+
+def as_written(number: Any) -> str:
+    """A number as somebody wrote it: numpy's single 0.99 is meant as 0.99, and is another number
+    in double.
+
+    >>> import numpy as np
+    >>> as_written(np.float32(0.99)), as_written(np.float64(0.99)), as_written(1)
+    ('0.99', '0.99', '1.0')
+    """
+    return str(number) if getattr(number, "itemsize", 8) < 8 else repr(float(number))
 
 
 def budget(total: int, sparsity: Any = None, keep: Any = None) -> int:

@@ -21,6 +21,7 @@ _PLENTY = 100  # who keeps one connection in so many learns all, with hidden uni
 _FEW = 1000  # who keeps fewer than one in so many has been a network that keeps so many
 _MANY = 100  # networks, trained side by side: more than that is meant for something else
 _NARROWER = (6, 7, 8, 9)  # tenths of pruning: when many a filter is empty, and then many more
+LONGEST = 1_000_000  # times as long as it was meant: nobody waits for more
 _PHASES = ("epochs", "prune_epochs", "prune_every", "tune_epochs")
 
 
@@ -209,8 +210,10 @@ class Course:
         >>> course_named("quick").times(2.5).recipe.tune_epochs
         100
         """
-        if not (math.isfinite(length) and length > 0):
-            raise TrellisError(f"length={length!r} is not a number above 0, such as 0.5")
+        if not 0 < length <= LONGEST:
+            raise TrellisError(
+                f"length={length!r} is not a number above 0 and up to {LONGEST:,}, such as 0.5"
+            )
         epochs = {name: max(1, round(getattr(self.recipe, name) * length)) for name in _PHASES}
         return dataclasses.replace(self, recipe=dataclasses.replace(self.recipe, **epochs))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from ..fitting import metrics
 from ..gcn import GCN
 from ..recogniser import Recogniser
 from ..skeletons import Fold, Indices, Skeletons
+from .asked import accuracy_of, as_json, check_begun, device_of, folder_of, seed_of
 from .course import Course
 from .maker import Maker, Watch
 from .search import Point, held_out, ladder, smallest
@@ -58,7 +59,7 @@ def shrink(
     seed: int = 0,
     device: torch.device | str = "cpu",
     precision: str = "fp32",
-    folder: Path | None = None,
+    folder: str | PathLike[str] | None = None,
     about: Mapping[str, Any] | None = None,
     watch: Watch | None = None,
 ) -> Outcome:
@@ -67,6 +68,9 @@ def shrink(
     Give ``sparsity`` or ``keep``; or ``at_least``, an accuracy on a quarter of the training
     recordings, held out: then the smallest network that has it is searched for, and one of that
     size is made from all training recordings. Test recordings are looked at when all is done.
+
+    With ``folder``, one that is there, a run that was killed goes on by the same call; a call that
+    asks for anything else is refused (`trellis.train.checkpoint.Another`).
     """
     if sum(given is not None for given in (sparsity, keep, at_least)) != 1:
         raise TrellisError(
@@ -74,11 +78,15 @@ def shrink(
             f"connections stay) and at_least (an accuracy to hold, such as 0.9); got "
             f"sparsity={sparsity!r}, keep={keep!r}, at_least={at_least!r}"
         )
-    if at_least is not None and not 0 < at_least <= 1:
-        raise TrellisError(f"at_least={at_least!r} is not an accuracy above 0 and up to 1")
+    at_least = None if at_least is None else accuracy_of(at_least)
+    seed, device, place = seed_of(seed), device_of(device), folder_of(folder)
+    for part, some in (("train", fold.train), ("test", fold.test)):
+        if len(some) == 0:
+            raise TrellisError(f"fold {fold.name!r} of {data.source!r} has no {part} recordings")
+    asked = {"sparsity": as_json(sparsity), "keep": as_json(keep), "at_least": at_least}
     options: dict[str, Any] = {
-        "device": device, "precision": precision, "folder": folder, "watch": watch,
-        "about": {"source": data.source, "seed": seed} | dict(about or {}),
+        "device": device, "precision": precision, "folder": place, "watch": watch,
+        "about": {"source": data.source, "seed": seed} | asked | dict(about or {}),
     }  # fmt: skip
     labels = recogniser.labels(data)
     makers: list[Maker] = []
@@ -93,10 +101,13 @@ def shrink(
     least = max(whole.choose.least, 1)
     curve: tuple[Point, ...] = ()
     met = None
+    target = 0
     if at_least is None:
         target = exact_budget(whole.connections, sparsity, keep)
         _check_enough(target, least, whole.connections)
-    else:
+    if place is not None:
+        check_begun(place, whole.about)
+    if at_least is not None:
         alike = replace(
             course, mirror=False, augmentation=whole.course.augmentation
         )  # as all the recordings have told

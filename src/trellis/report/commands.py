@@ -1,0 +1,164 @@
+"""The command lines that make a model again, as far as its history tells."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..skeleton.shrink import COURSES
+from ..train import RECIPES
+from .given import exact, pruning
+
+Step = Mapping[str, Any]
+_GO_ON = ("prune", "tune")  # steps that begin with a model's folder
+
+
+def commands(
+    history: Sequence[Step],
+    architecture: Mapping[str, Any],
+    own: Mapping[str, str],
+) -> list[str]:
+    """The command lines of a model's history, as far as it tells; ``architecture`` are the options
+    of its training that the history leaves out, by name; ``own`` are those that `trellis shrink`
+    takes by itself for such skeletons.
+
+    >>> train = {"step": "train", "source": "hands45", "fold": "1:1", "seed": 3}
+    >>> quick = {"recipe": {"name": "quick", "epochs": 5}}
+    >>> commands([train | quick], {"heads": 2, "blocks": 1}, {})
+    ['trellis train hands45 --fold 1:1 --recipe quick --epochs 5 --seed 3 --heads 2 --out dense']
+    >>> course = {"teachers": 2, "agreement": 1.0}
+    >>> shrink = {"step": "shrink", "source": "hands45", "kept": 9, "course": course}
+    >>> commands([shrink], {"basis": "chunks"}, {"basis": "cosines"})
+    ['trellis shrink --data hands45 --keep 9 --no-mirror --teachers 2 --agreement 1 --basis chunks']
+
+    Each goes on from the folder that the one before it wrote, and no two write the same:
+
+    >>> prune = {"step": "prune", "budget": 6}
+    >>> for line in commands([shrink, prune, prune | {"budget": 4}], {}, {}):
+    ...     print(line.replace(" --no-mirror --teachers 2 --agreement 1", " ..."))
+    trellis shrink --data hands45 --keep 9 ... --out shrunk
+    trellis prune shrunk/model --keep 6 --out pruned
+    trellis prune pruned --keep 4 --out pruned-2
+    """
+    found, last, names = [], "dense", _Names()
+    for number, step in enumerate(history):
+        kind, source = step.get("step"), str(step.get("source"))
+        course = str(step.get("recipe", {}).get("name"))
+        if kind == "train" and not course.startswith("shrink"):
+            line = ["train", source, *_training(step), *_architecture(architecture)]
+            line += ["--out", last := names.fresh("dense")]
+        elif kind == "prune":
+            line = ["prune", last, "--keep", str(step.get("budget")), *pruning(step)]
+            line += ["--out", last := names.fresh("pruned")]
+        elif kind == "tune":
+            line = ["tune", last, "--data", source, *_training(step)]
+            line += ["--out", last := names.fresh("tuned")]
+        elif kind in ("shrink", "train"):
+            least = step.get("at_least")
+            line = ["shrink", "--data", source]
+            if kind == "train":  # the dense network of a course: the same whatever is kept of it
+                line += ["--sparsity", "0.5"]
+            else:
+                asked = step.get("budget", step.get("kept"))
+                line += ["--keep", str(asked)] if least is None else ["--at-least", exact(least)]
+            line += ["--course", "quick"] if course.endswith("quick") else []
+            length = step.get("length")
+            line += ["--length", exact(length)] if length not in (None, 1) else []
+            line += [] if step.get("mirror") else ["--no-mirror"]
+            line += [*_own(step, "teachers"), *_own(step, "agreement")]
+            line += [*_training(step), *_architecture(architecture, **own)]
+            if any(later.get("step") in _GO_ON for later in history[number + 1 :]):
+                line += ["--out", folder := names.fresh("shrunk")]
+                last = f"{folder}/{'dense' if kind == 'train' else 'model'}"
+        else:
+            continue
+        found.append(shlex.join(["trellis", *line]))
+    return found
+
+
+class _Names:
+    """Folders that commands write, each another.
+
+    >>> names = _Names()
+    >>> names.fresh("tuned"), names.fresh("pruned"), names.fresh("tuned")
+    ('tuned', 'pruned', 'tuned-2')
+    """
+
+    def __init__(self) -> None:
+        self._times: Counter[str] = Counter()
+
+    def fresh(self, name: str) -> str:
+        self._times[name] += 1
+        return name if self._times[name] == 1 else f"{name}-{self._times[name]}"
+
+
+_DEFAULTS = {"heads": 16, "filters": 128, "blocks": 1, "shared": False, "combine": "concat",
+             "bias": False, "activation": "relu", "bones": "free", "chunks": 32,
+             "channels": ("coordinates",), "basis": "chunks", "frame": "camera",
+             "size": "recorded"}  # fmt: skip
+
+
+def _architecture(given: Mapping[str, Any], **changes: str) -> list[str]:
+    """Options that are not as the command has them by itself; ``changes`` are defaults of one that
+    differ from those of `trellis train`."""
+    words = []
+    for name, default in (_DEFAULTS | changes).items():
+        value = given.get(name, default)
+        if value != default:
+            values = value if isinstance(value, tuple) else () if value is True else (value,)
+            words += [f"--{name}", *map(str, values)]
+    return words
+
+
+def _training(step: Step) -> list[str]:
+    words = []
+    for name in ("protocol", "fold"):
+        if step.get(name) is not None:
+            words += [f"--{name}", str(step[name])]
+    recipe = step.get("recipe", {})
+    known_recipe = RECIPES.get(str(recipe.get("name")))
+    if known_recipe is not None:
+        words += ["--recipe", known_recipe.name]
+        tunes = step.get("step") == "tune"
+        usual = known_recipe.tune_epochs if tunes else known_recipe.epochs
+        if recipe.get("epochs", usual) != usual:
+            words += ["--epochs", str(recipe["epochs"])]
+    words += ["--seed", str(step["seed"])] if step.get("seed") else []
+    precision = str(step.get("precision", "fp32"))
+    words += ["--precision", precision] if precision != "fp32" else []
+    words += ["--skip-bad"] if step.get("skip_bad") else []
+    words += _teacher(step)
+    varied = step.get("augmentation") is not None
+    own = str(recipe.get("name")).startswith("shrink")  # a course varies recordings by itself
+    return words + (["--augment"] if varied and not own else [])
+
+
+def _own(step: Step, name: str) -> list[str]:
+    """A setting of a course, as an option, where it is not what the course takes by itself. One
+    that does not tell had none."""
+    course = step.get("course")
+    if course is None:
+        return []
+    quick = str(step.get("recipe", {}).get("name")).endswith("quick")
+    given, usual = course.get(name, 0), getattr(COURSES["quick" if quick else "default"], name)
+    return [] if given in (usual, None) else [f"--{name}", exact(given)]
+
+
+def _teacher(step: Step) -> list[str]:
+    """The models that a step learnt from, where it says where they were.
+
+    >>> step = {"teacher": ["a", "b"], "taught": {"weight": 0.5, "temperature": 2.0}}
+    >>> " ".join(_teacher(step))
+    '--teacher a b --teacher-weight 0.5 --temperature 2'
+    >>> _teacher({"teacher": ["a"], "taught": {"weight": None}})  # a file may hold anything
+    ['--teacher', 'a']
+    """
+    folders, how = step.get("teacher"), step.get("taught") or {}
+    if not isinstance(folders, list) or not folders:
+        return []
+    words = ["--teacher", *map(str, folders)]
+    for option, name in (("--teacher-weight", "weight"), ("--temperature", "temperature")):
+        words += [option, exact(how[name])] if how.get(name) is not None else []
+    return words
