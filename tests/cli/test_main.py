@@ -159,3 +159,35 @@ def test_nor_is_one_that_sees_no_table(tmp_path: Path) -> None:
         check=False,
     )
     assert (ran.returncode, ran.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train", "hands45", "--out", "a" * 300], "File name too long: '"),
+        (["data", "info", "csv:\udcff"], "'csv:\\udcff' is not UTF-8"),
+    ],
+)
+def test_what_no_file_system_takes_is_one_line(tmp_path: Path, words: list[str], said: str) -> None:
+    ran = process(tmp_path, *words)
+    assert ran.returncode == 2 and not list(tmp_path.iterdir())
+    [line] = ran.stderr.splitlines()
+    assert line.startswith("trellis: error: ") and said in line
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a system without /dev/full")
+def test_output_that_cannot_be_written(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m trellis.cli data info hands45"
+    env = os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
+    found = [
+        subprocess.run(
+            ["/bin/sh", "-c", f"{before} {command} {after}"],
+            cwd=tmp_path, env=env, capture_output=True, text=True, check=False,
+        )
+        for before, after in (("", ">/dev/full"), ("", ">&-"), ("PYTHONIOENCODING=ascii", ""))
+    ]  # fmt: skip
+    full, closed, narrow = found
+    assert full.returncode == 2
+    assert full.stderr == "trellis: error: No space left on device: 'the output'\n"
+    assert closed.returncode == 0 and not closed.stderr
+    assert narrow.returncode == 0 and "hands45" in narrow.stdout

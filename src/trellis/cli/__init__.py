@@ -7,7 +7,9 @@ one line on stderr. 141 is a reader that has seen enough (``| head``).
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -86,6 +88,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "" in rest:  # a path of no letters would be the current folder
         before = rest[rest.index("") - 1] if rest[0] else command
         return _failed(f"an empty word follows {before!r}: was a variable not set?")
+    for word in rest:
+        if not _is_text(word):
+            return _failed(f"{word!r} is not UTF-8, and no file could tell of it: rename it")
+    _prepare_output()
     try:
         status = tyro.cli(
             _imported(command),
@@ -112,9 +118,39 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if _of_memory(error):
             return _failed(f"there is not enough memory: {error}")
+        if isinstance(error, OSError) and error.errno in _OF_THE_SYSTEM:
+            return _failed(f"{error.strerror}: {str(error.filename or 'the output')!r:.200}")
         # Status 1 would read as "below --fail-under" in somebody's CI.
         traceback.print_exc()
         return _failed("this is a fault of Trellis, not yours: please report the lines above")
+
+
+# What a file system or a disk has to say is no fault of ours.
+_OF_THE_SYSTEM = (
+    errno.EACCES, errno.EDQUOT, errno.EIO, errno.ENAMETOOLONG, errno.ENOSPC, errno.EPERM,
+    errno.EROFS,
+)  # fmt: skip
+
+
+def _is_text(word: str) -> bool:
+    """
+    >>> _is_text("Wörter"), _is_text("\\udcff")  # a byte of another encoding
+    (True, False)
+    """
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _prepare_output() -> None:
+    """Output that is closed (``>&-``) is as good as none, and letters that its encoding does not
+    have are written as numbers."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _imported(name: str) -> Command:

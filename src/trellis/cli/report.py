@@ -133,6 +133,9 @@ def of_models(
         )  # fmt: skip
         model.labels(found)  # what has changed since and does not fit is as good as gone
         chosen = fold_for(model, found, None) if fold is None else None
+        unasked = data is None and protocol is None and fold is None
+        if unasked and own.get("digest") not in (None, found.digest):
+            raise TrellisError(f"{asked!r} holds other recordings now than it was trained on")
     except TrellisError as error:
         if data is not None:
             raise

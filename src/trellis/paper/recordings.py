@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,20 +63,5 @@ def describe(skeletons: Skeletons) -> Data:
         train=tuple(len(fold.train) for fold in skeletons.folds),
         test=tuple(len(fold.test) for fold in skeletons.folds),
         left_out=len(skeletons.left_out),
-        digest=_digest(skeletons),
+        digest=skeletons.digest,
     )
-
-
-def _digest(skeletons: Skeletons) -> str:
-    """Frames, labels, folds and what normalisation reads: all that figures depend on."""
-    found = hashlib.sha256()
-    found.update(repr((skeletons.layout.roots, len(skeletons.classes))).encode())
-    for sequence in skeletons.sequences:
-        found.update(repr(sequence.shape).encode())
-        found.update(np.ascontiguousarray(sequence, dtype="<f4").tobytes())
-    found.update(np.asarray(skeletons.labels, dtype="<i8").tobytes())
-    for fold in skeletons.folds:
-        for part in (fold.train, fold.test):
-            found.update(f"{len(part)};".encode())
-            found.update(np.asarray(part, dtype="<i8").tobytes())
-    return found.hexdigest()

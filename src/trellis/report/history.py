@@ -112,11 +112,14 @@ def spent(history: Sequence[Step]) -> list[tuple[str, str]]:
     return [(name, text or "not recorded") for name, text in found.items()]
 
 
+_ELSEWHERE = ("step", "digest", "hardware", "versions", "seconds")  # told, or of no use to read
+
+
 def told(step: Mapping[str, Any]) -> str:
     """A step of the history on one line, its nested parts by name; `spent` tells the rest."""
     parts = []
     for name, value in step.items():
-        if name in ("step", "hardware", "versions", "seconds") or value is None or value == {}:
+        if name in _ELSEWHERE or value is None or value == {}:
             continue
         if isinstance(value, Mapping):
             if value.get("recipe") == step.get("recipe"):  # of a course: it need not be said twice

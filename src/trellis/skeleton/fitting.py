@@ -107,6 +107,7 @@ def fit(
         synthetic=data.synthetic,
         fold=fold.name,
         recordings={"train": len(fold.train), "test": len(fold.test)},
+        digest=data.digest,
         recipe=step,
         augmentation=None if augmentation is None else augmentation.to_dict(),
         taught=None if teaching is None else teaching.to_dict(),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,3 +75,18 @@ class Skeletons:
     def frames(self) -> int:
         """How many frames all recordings have together."""
         return sum(len(sequence) for sequence in self.sequences)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of frames, labels, folds and what normalisation reads: all that figures depend on."""
+        found = sha256()
+        found.update(repr((self.layout.roots, len(self.classes))).encode())
+        for sequence in self.sequences:
+            found.update(repr(sequence.shape).encode())
+            found.update(np.ascontiguousarray(sequence, dtype="<f4").tobytes())
+        found.update(np.asarray(self.labels, dtype="<i8").tobytes())
+        for fold in self.folds:
+            for part in (fold.train, fold.test):
+                found.update(f"{len(part)};".encode())
+                found.update(np.asarray(part, dtype="<i8").tobytes())
+        return found.hexdigest()

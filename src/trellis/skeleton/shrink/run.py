@@ -122,6 +122,7 @@ def shrink(
         "synthetic": data.synthetic,
         "fold": fold.name,
         "recordings": {"train": len(fold.train), "test": len(fold.test)},
+        "digest": data.digest,
         "seed": seed,
         "precision": precision,
         "device": torch.device(device).type,
