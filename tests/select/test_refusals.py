@@ -169,3 +169,10 @@ def test_beside_a_bare_wire_the_shortest_path_with_connections_is_named() -> Non
 )  # fmt: skip
 def test_the_budget_is_exact_decimal_arithmetic(total: int, sparsity: Any, kept: int) -> None:
     assert budget(total, sparsity=sparsity) == kept
+
+
+def test_a_head_that_begins_with_zeros_and_is_ignored_is_spoken_of() -> None:
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+    nn.init.zeros_(model[2].weight)  # type: ignore[arg-type]
+    with pytest.raises(TrellisError, match="Is all of a layer zero"):
+        prune(model, torch.zeros(1, 4), keep=6, ignore="2.weight")

@@ -62,7 +62,10 @@ def _assembled(
         return found.live
     possible = reachable(net, ranking)
     if not any(bool(mask.any()) for mask in possible):
-        raise TrellisError("no output can be reached from any input: the network is disconnected")
+        raise TrellisError(
+            "no output can be reached from any input: the network is disconnected. Is all of a "
+            "layer zero (a head that begins so, and is ignored)? Give it values first"
+        )
     if cover and misses(found.outputs, possible):
         found = start(reserve(net, ranking, budget, possible))
     if found.count == budget:

@@ -235,7 +235,8 @@ def as_inputs(model: nn.Module, example_inputs: Any) -> tuple[Any, ...]:
     if isinstance(example_inputs, Mapping):
         raise TrellisError(
             f"example_inputs is a mapping with keys {list(example_inputs)}; pass a tuple in the "
-            "order of the model's forward()"
+            "order of the model's forward() (of one that takes them by name alone, a small "
+            "module that calls it so)"
         )
     several = isinstance(example_inputs, tuple | list)
     inputs = tuple(example_inputs) if several else (example_inputs,)
