@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,21 +13,13 @@ import torch
 
 import trellis
 from tests.cli.conftest import Fails, Run
+from tests.cli.shell import shell
 from trellis.cli import COMMANDS
 from trellis.errors import TrellisError
 
-SOURCE = Path(trellis.__file__).parents[1]
-
 
 def process(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "trellis.cli", *words],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return shell(shlex.join([sys.executable, "-m", "trellis.cli", *words]), folder)
 
 
 def test_help_names_every_command_with_an_example(run: Run) -> None:
@@ -136,13 +129,8 @@ def test_a_reader_that_has_seen_enough_is_no_fault_of_ours() -> None:
         "demo.demo = lambda: [print('x' * 99) for _ in range(9999)] and 0; "
         "sys.exit(cli.main(['demo']))"
     )
-    ran = subprocess.run(
-        ["bash", "-c", f'{sys.executable} -c "{talk}" | head -1; exit ${{PIPESTATUS[0]}}'],
-        env=os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    line = f'{sys.executable} -c "{talk}" | head -1; exit ${{PIPESTATUS[0]}}'
+    ran = shell(line, Path.cwd())
     assert (ran.returncode, ran.stderr) == (141, "")
 
 
@@ -150,14 +138,7 @@ def test_nor_is_one_that_sees_no_table(tmp_path: Path) -> None:
     """rich would end the process with 1, which is "below --fail-under"."""
     (tmp_path / "shop.py").write_text("from torch import nn\nmodel = nn.Linear(3, 2)\n")
     audit = f"{sys.executable} -m trellis.cli audit shop:model --input 1x3 --fail-under 1.0"
-    ran = subprocess.run(
-        ["bash", "-c", f"{audit} | true; exit ${{PIPESTATUS[0]}}"],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = shell(f"{audit} | true; exit ${{PIPESTATUS[0]}}", tmp_path)
     assert (ran.returncode, ran.stderr) == (141, "")
 
 
@@ -178,14 +159,10 @@ def test_what_no_file_system_takes_is_one_line(tmp_path: Path, words: list[str],
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a system without /dev/full")
 def test_output_that_cannot_be_written(tmp_path: Path) -> None:
     command = f"{sys.executable} -m trellis.cli data info hands45"
-    env = os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
     found = [
-        subprocess.run(
-            ["/bin/sh", "-c", f"{before} {command} {after}"],
-            cwd=tmp_path, env=env, capture_output=True, text=True, check=False,
-        )
+        shell(f"{before} {command} {after}", tmp_path)
         for before, after in (("", ">/dev/full"), ("", ">&-"), ("PYTHONIOENCODING=ascii", ""))
-    ]  # fmt: skip
+    ]
     full, closed, narrow = found
     assert full.returncode == 2
     assert full.stderr == "trellis: error: No space left on device: 'the output'\n"

@@ -6,16 +6,15 @@ import dataclasses
 import json
 import os
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import trellis
 from tests.cli.arms import SMALL, SOURCE
 from tests.cli.conftest import Run
+from tests.cli.shell import shell
 from tests.skeleton.moving import arms, write_npz
 from trellis.errors import TrellisError
 from trellis.masks import masks_of
@@ -147,15 +146,7 @@ def test_a_page_that_cannot_be_written_leaves_the_models(
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_whoever_has_seen_enough_has_the_whole_run(tmp_path: Path, words: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "trellis.cli", *SHRINK, "--keep", "60", "--out", "s", *words]
-    source = Path(trellis.__file__).parents[1]
-    ran = subprocess.run(
-        ["bash", "-c", f"{shlex.join(command)} | true; exit ${{PIPESTATUS[0]}}"],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = shell(f"{shlex.join(command)} | true; exit ${{PIPESTATUS[0]}}", tmp_path)
     assert (ran.returncode, ran.stderr) == (141, "")
     assert sorted(os.listdir(tmp_path / "s")) == ["dense", "model", "report.html"]
 

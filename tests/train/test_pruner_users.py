@@ -11,6 +11,7 @@ from torch.nn.utils import parametrize
 
 import trellis
 from trellis import Pruner, Schedule, TrellisError
+from trellis.train.carried import Carried
 from trellis.train.regrowth import ProbedMask
 
 from .gradual import adam, batch, example, gradual, guaranteed, learn, network, same, states
@@ -36,6 +37,35 @@ def test_an_interrupted_renewal_is_still_to_come(error: type[BaseException]) -> 
     assert pruner.step() is not None
     assert pruner.done and pruner.kept == pruner.plan.target
     guaranteed(pruner)
+
+
+@pytest.mark.parametrize("regrow", [0.0, 0.5])
+@pytest.mark.parametrize("after", [1, 2])
+def test_interrupted_while_it_writes_masks_it_leaves_no_half(
+    monkeypatch: pytest.MonkeyPatch, regrow: float, after: int
+) -> None:
+    model = network()
+    pruner = gradual(model, regrow=regrow)
+    optimizer = adam(model)
+    learn(model, optimizer, pruner, range(3))
+    write, calls = Carried.renew, [0]
+
+    def interrupted(mine: Carried, kept: Tensor) -> None:
+        calls[0] += 1
+        if calls[0] == after + 1:
+            raise KeyboardInterrupt
+        write(mine, kept)
+
+    monkeypatch.setattr(Carried, "renew", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        learn(model, optimizer, pruner, range(3, 4))
+    assert trellis.audit(pruner.net).live_fraction == 1.0
+    assert pruner.steps == 3 and pruner.kept == pruner.plan.budget(4)
+    assert pruner.step() is not None
+    guaranteed(pruner)
+    learn(model, optimizer, pruner, range(4, 8))
+    guaranteed(pruner)
+    assert pruner.done
 
 
 class Forwarding(nn.Module):

@@ -253,10 +253,15 @@ class Pruner:
         budget = self.plan.budget(self.steps)
         chosen = self._chosen(now, before, budget, self._gradients(masks))
         kept = agreed({name: chosen.kept[name] for name in self._names}, self.group)
-        for mine in masks:
-            mine.renew(kept[mine.name])
-        self.budget = budget
         self._inside = None if chosen.inside is None else agreed(chosen.inside, self.group)
+        try:
+            for mine in masks:
+                mine.renew(kept[mine.name])
+        except BaseException:  # half of the new masks beside half of the old may lead nowhere
+            for mine in masks:
+                mine.renew(kept[mine.name])
+            raise
+        self.budget = budget
         regrown = count({name: mask & ~before[name] for name, mask in kept.items()})
         sparsity = self.plan.sparsity(self.steps)
         return Renewal(self.steps, sparsity, budget, count(kept), regrown)
