@@ -80,6 +80,8 @@ def test_chunks(chunks: int, frames: int, far: float) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 140), st.integers(1, 300))
+@example(138, 141)
+@example(130, 107)
 def test_cosines(chunks: int, frames: int) -> None:
     """Places are rounded as above, however small their mean is, and then summed."""
     x = moving(frames, 0.0)

@@ -68,7 +68,8 @@ static void trellis_fours(float *x, size_t chunks) {
         }
 }
 
-/* Blocks of an odd size n, by the definition; wheel[i] is cos(pi i / (2 n)), once around. */
+/* Blocks of an odd size n, by the definition; wheel[i] is cos(pi i / (2 n)), once around. Summed
+ * eight by eight: one after the other, many of them lose more by rounding. */
 static void trellis_waves(
     const float *from, float *to, size_t chunks, size_t n, const float *wheel
 ) {
@@ -76,12 +77,18 @@ static void trellis_waves(
         for (size_t k = 0; k < n; k++, to += 3) {
             float x = 0.0f, y = 0.0f, z = 0.0f;
             size_t at = k;
-            for (size_t m = 0; m < n; m++) {
-                x += wheel[at] * from[3 * m];
-                y += wheel[at] * from[3 * m + 1];
-                z += wheel[at] * from[3 * m + 2];
-                at += 2 * k;
-                if (at >= 4 * n) at -= 4 * n;
+            for (size_t m = 0, end; m < n;) {
+                float u = 0.0f, v = 0.0f, w = 0.0f;
+                for (end = n - m > 8 ? m + 8 : n; m < end; m++) {
+                    u += wheel[at] * from[3 * m];
+                    v += wheel[at] * from[3 * m + 1];
+                    w += wheel[at] * from[3 * m + 2];
+                    at += 2 * k;
+                    if (at >= 4 * n) at -= 4 * n;
+                }
+                x += u;
+                y += v;
+                z += w;
             }
             to[0] = x;
             to[1] = y;
