@@ -8,8 +8,8 @@ Generic: every kept weight, bias, scale and input is drawn at random, away from 
 float64, and activations are straight lines (see `lines`), so that no ReLU is shut by chance and no
 bias counts because of a curve. A derivative is then a polynomial in what was drawn, and is zero
 either everywhere or, with probability one, not here. Terms that are zero are products with
-an exact 0, and a sum of those is 0 exactly. So non-zero could mean != 0; it means more than 1e-14
-of the largest entry of its tensor, in one draw of several, to be safe from rounding in x - x.
+an exact 0, or differences that cancel but for rounding (what all entries of a softmax have in
+common). So non-zero means more than 1e-12 of the largest derivative, in one draw of several.
 """
 
 import warnings
@@ -51,6 +51,7 @@ def speeds(
     names: Iterable[str],
     draws: int,
     seed: int,
+    one_row: bool = False,
 ) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
     """For every draw, d out / dt of all outputs, flat, and the weights that it depends on."""
     model = deepcopy(model).double().eval()
@@ -66,7 +67,7 @@ def speeds(
             generic(x.shape, generator).requires_grad_() if x.is_floating_point() else x
             for x in inputs
         )
-        straight = Straight(exported, generator)
+        straight = Straight(exported, generator, one_row)
         out = torch.cat([y.flatten() for y in straight.outputs(weights, start)])
         moving = [x for x in (*start, *straight.one_hot) if x.requires_grad]
         # two backward passes make a forward one: pull u back to the input, then differentiate by u
@@ -86,11 +87,13 @@ def live_by_autograd(
     *,
     draws: int = 3,
     seed: int = 0,
+    one_row: bool = False,
 ) -> dict[str, Tensor]:
     """Masks of the live connections among `names`; parameters not named are biases.
 
     `kept` maps names to bool tensors; a name it lacks is kept whole. A tied parameter goes by
-    the first of its names, as in `named_parameters()`. The model is not changed, and the values of
+    the first of its names, as in `named_parameters()`. `one_row`: tokens are drawn for each draw;
+    else all rows of an embedding are there at once. The model is not changed, and the values of
     its parameters do not matter.
 
     >>> model = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1))
@@ -101,15 +104,19 @@ def live_by_autograd(
     """
     names = list(names)
     found: dict[str, Tensor] = {}
-    for speed, weights in speeds(model, inputs, kept, names, draws, seed):
+    if not names:
+        return found
+    for speed, weights in speeds(model, inputs, kept, names, draws, seed, one_row):
         generator = torch.Generator().manual_seed(seed)
         total = (speed * generic(speed.shape, generator)).sum()
         if not total.requires_grad:  # the outputs do not depend on the input at all
             total = total + sum(0 * w.sum() for w in weights.values())
         slopes = torch.autograd.grad(total, list(weights.values()), materialize_grads=True)
+        top = max(float(slope.abs().max()) for slope in slopes if slope.numel())
+        top = max(top, 1e-3)
         for (name, weight), slope in zip(weights.items(), slopes, strict=True):
             mask = kept.get(name, torch.ones(weight.shape, dtype=torch.bool))
-            alive = (slope.abs() > 1e-14 * slope.abs().max()) & mask
+            alive = (slope.abs() > 1e-12 * top) & mask
             found[name] = found[name] | alive if name in found else alive
     return found
 
@@ -130,5 +137,5 @@ def outputs_reached_by_autograd(
     >>> outputs_reached_by_autograd(model, (torch.ones(1, 2),), kept)
     2
     """
-    moves = [speed.abs() > 0 for speed, _ in speeds(model, inputs, kept, names, draws, seed)]
+    moves = [speed.abs() > 1e-12 for speed, _ in speeds(model, inputs, kept, names, draws, seed)]
     return int(torch.stack(moves).any(0).sum())

@@ -1,7 +1,8 @@
 """Straight lines in place of what bends: one replacement per operation of torch.
 
 A function that maps 0 to 0 becomes the identity, any other `c0 + c1 x`. A norm or a softmax becomes
-a sum over the units that it mixes; a maximum, a sum over the window. What is left of a network
+a linear map that
+removes what all units have in common; a maximum, a sum over the window. What is left of a network
 is a polynomial with the same dependences, whose mixed derivatives see paths and gates and
 nothing else. With the real curves every bias would count: in tanh(w1 x + w2 1) the derivative by
 x depends on w2, although no input passes through w2.
@@ -53,23 +54,39 @@ def divide(x: Tensor, y: Tensor | float) -> Tensor:
     return x * never_zero(y) if isinstance(y, Tensor) and y.requires_grad else x / y
 
 
-def mix(x: Tensor, dims: Sequence[int]) -> Tensor:
-    """Every unit plus an uneven sum of all along `dims`; nothing where there is only one."""
-    count = math.prod(x.shape[d] for d in dims)
-    if count == 1:
-        return torch.zeros_like(x)
-    shape = [x.shape[d] if d - x.ndim in dims or d in dims else 1 for d in range(x.ndim)]
-    uneven = 1 + torch.linspace(0.1, 0.9, count, dtype=x.dtype).sqrt().reshape(shape)
-    return 1.3 * x + (uneven * x).sum(tuple(dims), keepdim=True) / count
+def centred(x: Tensor, open_: Tensor) -> Tensor:
+    """x [..., n] less its mean over where `open_` says so, zero elsewhere."""
+    count = open_.sum(-1, keepdim=True).clamp(min=1)
+    return (x - (x * open_).sum(-1, keepdim=True) / count) * open_
 
 
-@line("softmax _softmax _safe_softmax log_softmax _log_softmax")
+def mix(x: Tensor, dims: Sequence[int], open_: Tensor | None = None) -> Tensor:
+    """A generic linear map of x along `dims` that, as norms and softmaxes do, removes what all
+    entries have in common and sums to zero."""
+    ends = sorted(d % x.ndim for d in dims)
+    moved = x.movedim(ends, list(range(x.ndim - len(ends), x.ndim)))
+    flat = moved.flatten(x.ndim - len(ends))
+    where = torch.ones_like(flat, dtype=torch.bool) if open_ is None else open_
+    count = flat.shape[-1]
+    generator = torch.Generator().manual_seed(count)
+    uneven = torch.rand(count, count, generator=generator, dtype=x.dtype) + 0.5
+    inner = centred(flat, where)
+    y = centred(1.3 * inner + inner @ uneven / count, where)
+    return y.reshape(moved.shape).movedim(list(range(x.ndim - len(ends), x.ndim)), ends)
+
+
+@line("softmax _softmax _safe_softmax")
 def softmax(x: Tensor, dim: int, *_: Any, **__: Any) -> Tensor:
-    """Zero where the score is -inf; constant where only one is left; else it mixes."""
+    """Zero where the score is -inf; sums to one; feels differences of scores alone."""
+    x = x.movedim(dim, -1)
     open_ = x.detach() > -1e30
-    scores = x.masked_fill(~open_, 0.0)
-    several = open_.sum(dim, keepdim=True) > 1
-    return (0.7 + mix(scores, [dim]) * several) * open_
+    y = mix(x.masked_fill(~open_, 0.0), [-1], open_)
+    return (y + open_ / open_.sum(-1, keepdim=True).clamp(min=1)).movedim(-1, dim)
+
+
+@line("log_softmax _log_softmax")
+def log_softmax(x: Tensor, dim: int, *_: Any, **__: Any) -> Tensor:
+    return mix(x, [dim]) + 0.7 * (x.shape[dim] > 1)
 
 
 @line("layer_norm")

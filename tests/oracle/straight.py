@@ -34,10 +34,16 @@ class Straight(fx.Interpreter):
     `one_hot` holds, once run, the leaf that each lookup of an input in an embedding became.
     """
 
-    def __init__(self, exported: torch.export.ExportedProgram, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        exported: torch.export.ExportedProgram,
+        generator: torch.Generator,
+        one_row: bool = False,
+    ) -> None:
         super().__init__(exported.graph_module, garbage_collect_values=False)
         self.exported = exported
         self.generator = generator
+        self.one_row = one_row
         self.one_hot: list[Tensor] = []
         self.from_input: set[fx.Node] = set()
 
@@ -79,7 +85,13 @@ class Straight(fx.Interpreter):
         return value
 
     def lookup(self, weight: Tensor, ids: Tensor) -> Tensor:
-        """A product with a one-hot input, dense here, so that every row has its use."""
+        """A product with a one-hot input: one row, drawn at random, or dense, so that every row
+        has its use."""
+        if self.one_row:
+            rows = torch.randint(0, weight.shape[0], ids.shape, generator=self.generator)
+            leaf = torch.rand((*ids.shape, 1), generator=self.generator, dtype=weight.dtype) + 0.5
+            self.one_hot.append(leaf.requires_grad_())
+            return leaf * weight[rows]
         shape = (*ids.shape, weight.shape[0])
         leaf = torch.rand(shape, generator=self.generator, dtype=weight.dtype) + 0.5
         self.one_hot.append(leaf.requires_grad_())

@@ -28,6 +28,7 @@ def best_path(net: Trellis, saliency: Mapping[str, Tensor], *, exact: bool = Fal
     are used in very many places (images of full size) borders are treated like the interior
     unless ``exact``: then scores are upper bounds.
     """
+    net = net.wired
     device = next(iter(saliency.values())).device
     algebra = MaxTimes(limit=1 << 62) if exact else MaxTimes()
     coarse = not exact and net.uses > COARSE * net.total and net.uses > 1 << 24
@@ -71,6 +72,7 @@ def path_sum(
     SynFlow's score, in float64, rounded to float32 so that the order in which sums are taken
     leaves no trace. On another ``device`` than the CPU a few in a billion round differently.
     """
+    net = net.wired
     double = {name: s.detach().to(device, torch.float64) for name, s in saliency.items()}
     algebra = SumTimes()
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from . import steps
+from .differences import Differences, Digits, digits_of, moved_back, same, varying
 from .values import Signal, Weight
 from .window import Window
 
@@ -47,6 +48,12 @@ class Builder:
     def __init__(self) -> None:
         self.steps: list[steps.Step] = []
         self.driven: set[int] = set()  # signals that come from an input of the model
+        self.differences = Differences(self)
+        # Softmaxes: along which digits they sum to one, and the constant with the same zeros.
+        self.shares: dict[int, tuple[Digits, Signal]] = {}
+        # Inputs that are looked up in a table, and how many rows it has. See :mod:`.tokens`.
+        self.vocabularies: dict[int, int] = {}
+        self.one_row = False  # whether a token is the one row that the example says, or any
 
     def signal(
         self, shape: Sequence[int], blocked: Tensor | None = None, example: Tensor | None = None
@@ -67,12 +74,19 @@ class Builder:
 
     def constant(self, value: Tensor) -> Signal:
         """A constant tensor as a signal that no input reaches."""
-        blocked = minus_infinity(value)
-        return self.add(steps.Source(self.signal(value.shape, blocked), False, value != 0))
+        value = value.cpu()
+        out = self.signal(value.shape, minus_infinity(value))
+        varies = tuple(varying(value, value.ndim))
+        return self.add(steps.Source(out, False, value != 0, varies=varies))
+
+    def nothing(self, shape: Sequence[int]) -> Signal:
+        """Zero everywhere."""
+        return self.add(steps.Source(self.signal(shape), False, ~TRUE))
 
     def parameter(self, weight: Weight) -> Signal:
         """A parameter that is only added or normalised: constant, not zero."""
-        return self.add(steps.Source(self.signal(weight.shape), False, TRUE))
+        varies = _wide(weight.shape)
+        return self.add(steps.Source(self.signal(weight.shape), False, TRUE, varies=varies))
 
     def lift(self, weight: Weight) -> Signal:
         """A parameter as a signal: the constant one times each entry."""
@@ -162,11 +176,51 @@ class Builder:
     # -- constants and products ------------------------------------------------------------
 
     def bias(self, x: Signal, nonzero: Tensor = TRUE) -> Signal:
-        """Add a constant; ``nonzero`` says where it is not zero."""
+        """Add a constant; ``nonzero`` says where it is not zero. The constant differs along the
+        dimensions in which ``nonzero`` has more than one entry."""
         shape = torch.broadcast_shapes(x.shape, nonzero.shape)
         x = self.expand(x, shape)
+        varies = tuple(len(shape) - nonzero.ndim + d for d in _wide(nonzero.shape))
         nonzero = TRUE if bool(nonzero.all()) else nonzero.cpu()
-        return self.add(steps.Bias(self.signal(shape, x.blocked), x, nonzero))
+        return self.add(steps.Bias(self.signal(shape, x.blocked), x, nonzero, varies))
+
+    def scale(self, x: Signal, shape: Sequence[int]) -> Signal:
+        """Multiply by something of ``shape`` (broadcast) that is never zero, holds no connections,
+        and differs along the dimensions in which ``shape`` is not one."""
+        full = torch.broadcast_shapes(x.shape, tuple(shape))
+        x = self.expand(x, full)
+        varies = tuple(len(full) - len(shape) + d for d in _wide(shape))
+        if not varies:
+            return x
+        return self.add(steps.Scale(self.signal(full, x.blocked), x, varies))
+
+    # -- what normalisations remove ----------------------------------------------------------
+
+    def centre(self, x: Signal, dims: Sequence[int], seen: Tensor | None = None) -> Signal:
+        """What of ``x`` differs along ``dims``: all that a softmax or a norm over them passes on.
+        ``seen`` (bool, in the shape of x): where the score is not −∞."""
+        rest = self.differences.of(x, digits_of(x.shape, [d % x.ndim for d in dims]))
+        if rest is not None and seen is not None:
+            several = seen
+            for d in dims:
+                several = several.sum(d, keepdim=True) > 1
+            rest = self.block(rest, several)
+        return x if same(rest, x) else self.either(x, rest)
+
+    def either(self, x: Signal, rest: Signal | None) -> Signal:
+        return self.add(steps.Either(self.signal(x.shape, x.blocked), x, rest))
+
+    def sums_to_one(self, x: Signal, dim: int, seen: Tensor | None = None) -> Signal:
+        """Remember that ``x`` is a softmax along ``dim`` over what is ``seen``."""
+        nonzero = TRUE if seen is None else seen
+        varies = () if seen is None else tuple(varying(seen, x.ndim))
+        even = self.add(steps.Source(self.signal(x.shape), False, nonzero, varies=varies))
+        self.shares[x.id] = digits_of(x.shape, [dim % x.ndim]), even
+        return x
+
+    def even(self, x: Signal, dims: Sequence[int]) -> Signal | None:
+        """If ``x`` sums to one along ``dims``: the constant that is zero where ``x`` is."""
+        return moved_back(self, x, digits_of(x.shape, dims))
 
     def block(self, x: Signal, keep: Tensor) -> Signal:
         """Multiply by a constant; ``keep`` says where it is not zero."""
@@ -196,7 +250,44 @@ class Builder:
 
     def product(self, x: Signal, y: Signal) -> Signal:
         """x (B, M, K) by y (B, N, K) to (B, M, N)."""
+        plain = self._product(x, y)
+        for weights, values, flip in ((x, y, False), (y, x, True)):
+            even = self.even(weights, [2])
+            if even is None:
+                continue
+            # Σ p v with Σ p = 1: what all v have in common passes whatever p is.
+            rest = self.differences.of(values, digits_of(values.shape, [2]))
+            if same(rest, values):
+                return plain
+            parts = [(even, values)] + ([] if rest is None else [(weights, rest)])
+            made = [self._product(*(pair[::-1] if flip else pair)) for pair in parts]
+            return self.either(plain, self.join(*made))
+        return plain
+
+    def _product(self, x: Signal, y: Signal) -> Signal:
         return self.add(steps.Product(self.signal((*x.shape[:2], y.shape[1])), x, y))
+
+    def total(self, x: Signal, dims: Sequence[int], keepdim: bool = False) -> Signal:
+        """A sum or mean over ``dims``; as `reduce`, which is also for maxima."""
+        plain = self.reduce(x, dims, keepdim)
+        dims = sorted({d % x.ndim for d in dims}) if x.ndim else []
+        even = self.even(x, dims)
+        if even is not None:
+            return self.either(plain, self.reduce(even, dims, keepdim))
+        step = self.steps[x.id]
+        if not isinstance(step, steps.Gate):
+            return plain
+        for weights, values in ((step.x, step.y), (step.y, step.x)):
+            even = self.even(weights, dims)
+            if even is None:
+                continue
+            rest = self.differences.of(values, digits_of(values.shape, dims))
+            if same(rest, values):
+                return plain
+            parts = [(even, values)] + ([] if rest is None else [(weights, rest)])
+            made = [self.reduce(self.gate(*pair), dims, keepdim) for pair in parts]
+            return self.either(plain, self.join(*made))
+        return plain
 
     def blocked(self, x: Signal, where: Tensor) -> Signal:
         """The same signal, −∞ where ``where`` (bool) is true."""
@@ -205,6 +296,10 @@ class Builder:
         both = where if x.blocked is None else where | x.blocked
         out = self.signal(shape, both.cpu())
         return self.add(steps.Reshape(out, x))
+
+
+def _wide(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(d for d, n in enumerate(shape) if n > 1)
 
 
 def minus_infinity(value: Tensor) -> Tensor | None:

@@ -113,7 +113,8 @@ def without(net: Trellis, names: list[str], weights: dict[str, Tensor]) -> Trell
                 step = Fixed(step.out, step.x, _constant(step.weight, weights))
         steps.append(step)
     left = {n: shape for n, shape in net.connections.items() if n not in gone}
-    return replace(net, steps=steps, connections=left, cache={})
+    scoring = None if net.scoring is None else without(net.scoring, names, weights)
+    return replace(net, steps=steps, connections=left, scoring=scoring, cache={})
 
 
 def _constant(weight: Weight, weights: dict[str, Tensor]) -> Tensor:

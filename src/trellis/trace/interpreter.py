@@ -68,10 +68,16 @@ class Interpreter:
     """Turns nodes into steps. ``canonical`` maps every name of a parameter to its first."""
 
     def __init__(
-        self, program: ExportedProgram, inputs: list[Any], canonical: dict[str, str]
+        self,
+        program: ExportedProgram,
+        inputs: list[Any],
+        canonical: dict[str, str],
+        *,
+        one_row: bool = False,
     ) -> None:
         self.program = program
         self.build = Builder()
+        self.build.one_row = one_row
         self.inputs = inputs
         self.canonical = canonical
         self.values: dict[fx.Node, Any] = {}

@@ -37,17 +37,36 @@ class Step:
 @dataclass(frozen=True, eq=False)
 class Source(Step):
     """Where signals begin. ``depends``: an input of the model; else a constant that is not
-    zero where ``nonzero`` (bool, broadcastable) says so. ``lifts``: the constant one that a
-    parameter used as a signal is multiplied with, so that paths may begin there."""
+    zero where ``nonzero`` (bool, broadcastable) says so, and differs along the dimensions
+    ``varies``. ``lifts``: the constant one that a parameter used as a signal is multiplied with, so
+    that paths may begin there."""
 
     depends: bool
     nonzero: Tensor
     lifts: bool = False
+    varies: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Reshape(Step):
     x: Signal
+
+
+@dataclass(frozen=True, eq=False)
+class Scale(Reshape):
+    """A product with constants or parameters that are never zero and hold no connections: a wire.
+    They differ along the dimensions ``varies``."""
+
+    varies: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Either(Step):
+    """One signal, written twice. ``rest`` is exact in what depends on what; it is None for nothing
+    at all. ``x`` is the plain path product, for scores. A trellis has one or the other."""
+
+    x: Signal
+    rest: Signal | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,10 +152,12 @@ class Mix(Step):
 
 @dataclass(frozen=True, eq=False)
 class Bias(Step):
-    """Something constant is added where ``nonzero`` (bool, broadcastable) says so."""
+    """Something constant is added where ``nonzero`` (bool, broadcastable) says so. It differs
+    along the dimensions ``varies``."""
 
     x: Signal
     nonzero: Tensor
+    varies: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

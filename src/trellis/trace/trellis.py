@@ -20,7 +20,8 @@ from .builder import TRUE
 from .export import decompose, describe, export, mutates
 from .interpreter import Interpreter, UnknownOperation
 from .lean import lean, needed
-from .steps import Bias, Contract, Gate, Product, Source, Step
+from .steps import Bias, Contract, Either, Gate, Product, Reshape, Source, Step
+from .tokens import MOST_USES, assignments
 from .values import Signal, Weight
 
 
@@ -40,6 +41,7 @@ class Trellis:
     offsets: dict[str, int] = field(repr=False)
     example: str
     specs: list[dict[str, Any]] = field(repr=False)
+    scoring: Trellis | None = field(default=None, repr=False)
     cache: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -86,9 +88,16 @@ class Trellis:
     def lean(self) -> Trellis:
         """The same connections, outputs and paths in fewer steps and positions; see `lean`."""
         short = lean(self.steps, self.outputs, gated=self.gated)
-        net = replace(self, steps=short, cache={})
+        scoring = None if self.scoring is None else self.scoring.lean
+        net = replace(self, steps=short, scoring=scoring, cache={})
         net.__dict__["lean"] = net  # nothing is left to shorten
         return net
+
+    @property
+    def wired(self) -> Trellis:
+        """The trellis on which paths are scored: products along plain paths, where this one
+        knows what normalisations remove and which tokens exclude each other."""
+        return self if self.scoring is None else self.scoring
 
     def on(self, tensor: Tensor, device: torch.device) -> Tensor:
         """A constant of the trellis on a device, moved once."""
@@ -125,18 +134,53 @@ def trace(model: nn.Module | Trellis, example_inputs: Any = None) -> Trellis:
         canonical = {name: first for first, names in aliases(model).items() for name in names}
         flat = pytree.tree_leaves(tuple(inputs))
         order = [name for name, _ in model.named_parameters()]
-        try:
-            found = None if mutates(program) else interpret(program, flat, canonical)
-        except UnknownOperation:
-            found = None
-        if found is None:
-            found = interpret(decompose(program), flat, canonical)
+        found = interpret(program, flat, canonical)
     if not found.outputs:
         raise TrellisError(
             f"{type(model).__name__} returns nothing that depends on its inputs "
             f"{describe(inputs)} or its parameters: there is no path to look for"
         )
-    return assemble(model, found, order, inputs)
+    net = assemble(model, found, order, inputs)
+    tried = None
+    if net.gated:
+        with plain(model), as_asked():
+            tried = token_by_token(model, inputs, found, net.uses, canonical)
+    if tried is None:
+        return net
+    exact = assemble(model, tried, order, inputs)
+    return replace(net, steps=exact.steps, inputs=exact.inputs, outputs=exact.outputs,
+                   offsets=exact.offsets, scoring=net.wired, cache={})  # fmt: skip
+
+
+def token_by_token(
+    model: nn.Module,
+    inputs: tuple[Any, ...],
+    found: Interpreter,
+    uses: int,
+    canonical: dict[str, str],
+) -> Interpreter | None:
+    """The same model over a batch of token assignments (see :mod:`.tokens`), its outputs joined;
+    None where there are no tokens, or where that is too much to try."""
+    tensors = [x for x in inputs if isinstance(x, Tensor)]
+    if not found.build.vocabularies or len(tensors) != len(inputs):
+        return None
+    looked_up = {
+        place: found.build.vocabularies[signal.id]
+        for place, signal in enumerate(found.input_signals)
+        if signal.id in found.build.vocabularies
+    }
+    batch = assignments(tensors, looked_up, most=MOST_USES // max(uses, 1))
+    if batch is None:
+        return None
+    pair = tuple(x[:2] for x in batch)
+    if one_sample(model, pair) is pair:  # the first dimension is not a batch
+        return None
+    try:
+        tried = interpret(export(model, batch), list(batch), canonical, one_row=True)
+    except TrellisError:  # tokens that are computed with before they are looked up
+        return None
+    tried.outputs = [tried.build.reduce(out, [0], keepdim=True) for out in tried.outputs]
+    return tried
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -150,8 +194,19 @@ def unwrapped(model: nn.Module) -> nn.Module:
         model = inner
 
 
-def interpret(program: Any, flat: list[Any], canonical: dict[str, str]) -> Interpreter:
-    interpreter = Interpreter(program, flat, canonical)
+def interpret(
+    program: Any, flat: list[Any], canonical: dict[str, str], *, one_row: bool = False
+) -> Interpreter:
+    """Walk an exported program, rewritten first where it changes tensors in place or has
+    operations without a rule."""
+    try:
+        if not mutates(program):
+            interpreter = Interpreter(program, flat, canonical, one_row=one_row)
+            interpreter.run()
+            return interpreter
+    except UnknownOperation:
+        pass
+    interpreter = Interpreter(decompose(program), flat, canonical, one_row=one_row)
     interpreter.run()
     return interpreter
 
@@ -161,13 +216,16 @@ def assemble(
 ) -> Trellis:
     """Drop steps that lead to no output, and see which parameters hold connections."""
     made = without_added(found.build.steps, found.build.driven)
-    steps = needed(made, found.outputs)
+    steps = resolved(made, found.outputs, exact=True)
     held: dict[str, tuple[int, ...]] = {}
     for step in made:
         if isinstance(step, Contract):
             for name in names_in(step.weight):
                 held[name] = found.shapes[name]
     connections = {name: held[name] for name in order if name in held}
+    scoring = None
+    if any(isinstance(step, Either) for step in made):
+        scoring = resolved(made, found.outputs, exact=False)
     net = Trellis(
         model,
         steps,
@@ -178,8 +236,21 @@ def assemble(
         describe(inputs),
         [spec(x) for x in pytree.tree_leaves(tuple(inputs))],
     )
+    if scoring is not None:
+        net.scoring = replace(net, steps=scoring, cache={})
     _ = net.lean.useful  # now, so that those who trace once need not wait for it later
     return net
+
+
+def resolved(made: list[Step], outputs: Sequence[Signal], *, exact: bool) -> list[Step]:
+    """The steps that lead to an output, with one side of every `Either`."""
+    chosen: list[Step] = []
+    for step in made:
+        if isinstance(step, Either):
+            side = step.rest if exact else step.x
+            step = Source(step.out, False, ~TRUE) if side is None else Reshape(step.out, side)
+        chosen.append(step)
+    return needed(chosen, outputs)
 
 
 def without_added(steps: list[Step], driven: set[int]) -> list[Step]:

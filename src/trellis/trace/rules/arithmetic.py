@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..builder import TRUE, Builder, minus_infinity
+from ..differences import slimmed
 from ..einsum import contract_labels
 from ..registry import aten, rules_for
 from ..values import Signal, Weight
@@ -43,7 +44,9 @@ def add(build: Builder, x: Operand, y: Operand, alpha: float = 1) -> Signal:
         return build.bias(signal, TRUE.expand(other.shape))
     value = as_tensor(other)  # type: ignore[arg-type]
     never = minus_infinity(value * alpha if other is y else value)
-    out = build.bias(signal, value != 0)
+    finite = value if never is None else value.masked_fill(never.to(value.device), 0)
+    signal = build.expand(signal, torch.broadcast_shapes(signal.shape, value.shape))
+    out = build.bias(signal, slimmed(finite) != 0) if bool((finite != 0).any()) else signal
     return out if never is None else build.blocked(out, never)
 
 
@@ -57,14 +60,15 @@ def mul(build: Builder, x: Operand, y: Operand) -> Signal:
     assert isinstance(signal, Signal)
     if isinstance(other, Weight):
         return scale(build, signal, other)
-    return build.block(signal, as_tensor(other) != 0)  # type: ignore[arg-type]
+    value = as_tensor(other)  # type: ignore[arg-type]
+    return build.block(build.scale(signal, slimmed(value).shape), value != 0)
 
 
 def scale(build: Builder, x: Signal, weight: Weight) -> Signal:
     shape = torch.broadcast_shapes(x.shape, weight.shape)
-    x = build.expand(x, shape)
     if sum(n > 1 for n in weight.shape) < 2:
-        return x
+        return build.expand(build.scale(x, weight.shape), shape)
+    x = build.expand(x, shape)
     labels = "abcdefghijklmnop"[: len(shape)]
     return contract_labels(
         build, labels, x, labels[len(shape) - len(weight.shape) :], weight, labels
@@ -76,7 +80,8 @@ def div(build: Builder, x: Operand, y: Operand, rounding_mode: str | None = None
     """A divisor is never zero: x / y is a gate whose second side is always open."""
     if not isinstance(y, Signal):
         assert isinstance(x, Signal)
-        return build.expand(x, torch.broadcast_shapes(x.shape, as_shape_of(y)))
+        x = build.expand(x, torch.broadcast_shapes(x.shape, as_shape_of(y)))
+        return build.scale(x, slimmed(y).shape if isinstance(y, Tensor) else as_shape_of(y))
     return build.gate(as_signal(build, x), build.bias(y))
 
 
@@ -134,7 +139,7 @@ def masked_fill(build: Builder, x: Signal, mask: Operand, value: Operand) -> Sig
     out = build.block(x, ~mask)
     if minus_infinity(fill) is not None:
         return build.blocked(out, mask)
-    return build.bias(out, mask & (fill != 0))
+    return build.bias(out, slimmed(mask & (fill != 0)))
 
 
 @rules_for(aten("addcmul"))

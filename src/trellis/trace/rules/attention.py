@@ -7,29 +7,38 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..builder import Builder, minus_infinity
+from ..builder import TRUE, Builder
 from ..einsum import einsum
 from ..registry import aten, rules_for
 from ..values import Signal, Value
-from .arithmetic import as_signal
+from .arithmetic import add, as_signal
 
 
 @rules_for(aten("softmax _softmax _safe_softmax"))
 def softmax(build: Builder, x: Signal, dim: int, *args: Any, **kwargs: Any) -> Signal:
-    """Never zero, so that values survive dead scores; zero where the score is −∞."""
-    blocked = x.blocked
-    if blocked is not None:
+    """Never zero, so that values survive dead scores; zero where the score is −∞. What all
+    scores that are not −∞ have in common is removed."""
+    if not x.ndim:
+        return build.constant(torch.ones(()))
+    seen = None
+    if x.blocked is not None:
         # A row that is blocked throughout is shifted, not masked.
-        blocked = blocked.expand(x.shape)
-        blocked = blocked & ~blocked.all(dim, keepdim=True)
-        x = build.block(x, ~blocked)
-    out = build.bias(build.mix(x, [dim])) if x.ndim else build.bias(x)
-    return out if blocked is None else build.block(out, ~blocked)
+        blocked = x.blocked.expand(x.shape)
+        seen = ~(blocked & ~blocked.all(dim, keepdim=True))
+    x = build.centre(x, [dim], seen)
+    if seen is not None:
+        x = build.block(x, seen)
+    out = build.bias(build.mix(x, [dim]))
+    if seen is not None:
+        out = build.block(out, seen)
+    return build.sums_to_one(out, dim, seen)
 
 
 @rules_for(aten("log_softmax _log_softmax"))
 def log_softmax(build: Builder, x: Signal, dim: int, *args: Any, **kwargs: Any) -> Signal:
-    return build.bias(build.mix(x, [dim]))
+    """As a softmax; zero where there is a single entry."""
+    out = build.mix(build.centre(x, [dim]), [dim]) if x.ndim else x
+    return build.bias(out) if x.ndim and x.shape[dim] > 1 else build.block(out, ~TRUE)
 
 
 @rules_for(aten("scaled_dot_product_attention"))
@@ -54,12 +63,9 @@ def attention(
     if is_causal:
         allowed = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril()
         scores = build.blocked(scores, ~allowed)
-    if isinstance(attn_mask, Tensor):
-        never = ~attn_mask if attn_mask.dtype == torch.bool else minus_infinity(attn_mask)
-        if never is not None and bool(never.any()):
-            scores = build.blocked(scores, never)
-    elif isinstance(attn_mask, Signal):
-        scores = build.join(scores, attn_mask)
-    elif attn_mask is not None:  # a learned bias on the scores
-        scores = build.bias(scores)
+    if isinstance(attn_mask, Tensor) and attn_mask.dtype == torch.bool:
+        if bool((~attn_mask).any()):
+            scores = build.blocked(scores, ~attn_mask)
+    elif attn_mask is not None:  # added: a constant, a learned bias or a signal
+        scores = add(build, scores, attn_mask)
     return einsum(build, "...ls,...sd->...ld", [softmax(build, scores, -1), v])

@@ -11,13 +11,15 @@ from torch import Tensor
 from ...errors import TrellisError
 from ..builder import Builder, invert
 from ..registry import aten, rules_for
+from ..steps import Source
 from ..values import Signal, Value, Weight
 from .arithmetic import as_signal
 
 
 @rules_for(aten("embedding"))
 def embedding(build: Builder, weight: Value, ids: Value, *args: Any, **kwargs: Any) -> Signal:
-    """Token ids from the input are one-hot vectors: a product with the table (V, D)."""
+    """Token ids from the input are one-hot vectors: a product with the table (V, D). Where tokens
+    are tried one by one, a product with the row of each."""
     if not isinstance(ids, Signal):
         table = as_signal(build, weight)
         assert isinstance(ids, Tensor)
@@ -27,9 +29,32 @@ def embedding(build: Builder, weight: Value, ids: Value, *args: Any, **kwargs: A
         raise TrellisError("an embedding whose table is itself computed is not traced")
     vocabulary, width = weight.shape
     count = math.prod(ids.shape)
+    for source in _sources(build, ids):
+        build.vocabularies[source] = min(vocabulary, build.vocabularies.get(source, vocabulary))
+    if build.one_row and ids.example is not None:
+        rows = ids.example.reshape(-1)
+        if not bool(((rows >= 0) & (rows < vocabulary)).all()):
+            raise TrellisError(f"a token is not in a table of {vocabulary} rows")
+        token = build.reshape(ids, (count, 1, 1))
+        out = build.contract(token, weight.moved(lambda t: t[rows][:, :, None]))
+        return build.reshape(out, (*ids.shape, width))
     hot = build.expand(build.reshape(ids, (1, count, 1)), (1, count, vocabulary))
     out = build.contract(hot, weight.moved(lambda t: t.t()[None]))
     return build.reshape(out, (*ids.shape, width))
+
+
+def _sources(build: Builder, x: Signal) -> set[int]:
+    """The inputs of the model that a signal comes from."""
+    found, seen, waiting = set(), set(), [x.id]
+    while waiting:
+        step = build.steps[waiting.pop()]
+        if step.out.id in seen:
+            continue
+        seen.add(step.out.id)
+        if isinstance(step, Source) and step.depends:
+            found.add(step.out.id)
+        waiting += [operand.id for operand in step.operands]
+    return found
 
 
 def send(build: Builder, into: Value, target: Tensor, source: Value) -> Signal:

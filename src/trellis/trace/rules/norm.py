@@ -6,9 +6,23 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..builder import Builder
+from ..builder import TRUE, Builder
 from ..registry import aten, rules_for
 from ..values import Signal, Value
+
+
+def _affine(
+    build: Builder, x: Signal, shape: Sequence[int], weight: Value | None, bias: Value | None
+) -> Signal:
+    """A scale and a shift of ``shape``, broadcast."""
+    if weight is not None:
+        x = build.scale(x, shape)
+    return x if bias is None else build.bias(x, TRUE.expand(tuple(shape)))
+
+
+def _channels(x: Signal) -> tuple[int, ...]:
+    """The shape of one number per channel, x (N, C, ...)."""
+    return (x.shape[1],) + (1,) * (x.ndim - 2)
 
 
 @rules_for(aten("layer_norm"))
@@ -21,8 +35,8 @@ def layer_norm(
     *args: Any,
 ) -> Signal:
     """Every unit feels the mean and variance of all: a dead one becomes a constant."""
-    out = build.mix(x, range(-len(shape), 0))
-    return out if bias is None else build.bias(out)
+    dims = range(-len(shape), 0)
+    return _affine(build, build.mix(build.centre(x, dims), dims), shape, weight, bias)
 
 
 @rules_for(aten("rms_norm"))
@@ -31,7 +45,7 @@ def rms_norm(
 ) -> Signal:
     """x / rms(x): a gate on x, since a unit that is zero stays zero."""
     size = build.bias(build.reduce(x, range(-len(shape), 0), keepdim=True))
-    return build.gate(x, size)
+    return _affine(build, build.gate(x, size), shape, weight, None)
 
 
 @rules_for(aten("group_norm"))
@@ -45,9 +59,9 @@ def group_norm(
 ) -> Signal:
     n, c = x.shape[:2]
     per_group = c // groups * math.prod(x.shape[2:])
-    mixed = build.mix(build.reshape(x, (n, groups, per_group)), [-1])
-    out = build.reshape(mixed, x.shape)
-    return out if bias is None else build.bias(out)
+    grouped = build.reshape(x, (n, groups, per_group))
+    out = build.reshape(build.mix(build.centre(grouped, [-1]), [-1]), x.shape)
+    return _affine(build, out, _channels(x), weight, bias)
 
 
 @rules_for(aten("instance_norm"))
@@ -62,9 +76,10 @@ def instance_norm(
     *args: Any,
 ) -> Signal:
     if not use_input_stats:
-        return build.bias(x)
-    out = build.mix(x, range(2, x.ndim))
-    return out if bias is None else build.bias(out)
+        return batch_norm(build, x, weight, bias, mean, variance)
+    dims = range(2, x.ndim)
+    out = build.mix(build.centre(x, dims), dims)
+    return _affine(build, out, _channels(x), weight, bias)
 
 
 @rules_for(aten("batch_norm"))
@@ -81,8 +96,9 @@ def batch_norm(
     """In eval mode a scale and a shift per channel. Without stored statistics those of the
     batch are used, and mix positions."""
     if mean is None:
-        x = build.mix(x, [0, *range(2, x.ndim)])
-    return build.bias(x)
+        dims = [0, *range(2, x.ndim)]
+        x = build.mix(build.centre(x, dims), dims)
+    return build.bias(build.scale(x, _channels(x)), TRUE.expand(_channels(x)))
 
 
 @rules_for(aten("native_group_norm"))

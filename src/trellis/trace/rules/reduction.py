@@ -18,8 +18,15 @@ def _dims(x: Signal, dim: Any) -> list[int]:
     return [dim] if isinstance(dim, int) else list(dim)
 
 
-@rules_for(aten("sum mean amax amin nansum nanmean any all count_nonzero"))
+@rules_for(aten("sum mean nansum nanmean"))
 def total(
+    build: Builder, x: Signal, dim: Any = None, keepdim: bool = False, **kwargs: Any
+) -> Signal:
+    return build.total(x, _dims(x, dim), keepdim)
+
+
+@rules_for(aten("amax amin any all count_nonzero"))
+def largest(
     build: Builder, x: Signal, dim: Any = None, keepdim: bool = False, **kwargs: Any
 ) -> Signal:
     return build.reduce(x, _dims(x, dim), keepdim)

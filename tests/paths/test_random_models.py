@@ -1,0 +1,186 @@
+"""Live means that the weight matters: random models with attention, tokens, gates and norms."""
+
+import copy
+import random
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import trellis
+from tests.oracle.autograd import live_by_autograd
+from tests.oracle.network import as_set
+from tests.oracle.random_models import dependent, random_model
+from trellis.paths.liveness import liveness
+
+Masks = dict[str, Tensor]
+
+
+def has_tokens(model: nn.Module) -> bool:
+    return any(isinstance(module, nn.Embedding) for module in model.modules())
+
+
+def surely_dead(
+    model: nn.Module, inputs: tuple[Tensor, ...], kept: Masks, live: Masks
+) -> set[object]:
+    """What is called live and matters under no draw; looked at twice, the second time harder."""
+    for draws, samples in ((6, 24), (30, 60)):
+        matters = dependent(model, inputs, kept, draws=draws, samples=samples, seed=draws)
+        wrong = as_set({name: live[name] & ~matters[name] for name in live})
+        if not wrong:
+            break
+    return set(wrong)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_audits_equal_derivatives_of_straight_lines(seed: int) -> None:
+    model, inputs = random_model(seed)
+    net = trellis.trace(model, inputs)
+    tokens = has_tokens(model)
+    chance = torch.Generator().manual_seed(seed)
+    for density in (0.2, 0.6):
+        kept = {
+            name: torch.rand(shape, generator=chance) < density
+            for name, shape in net.connections.items()
+        }
+        live = liveness(net.lean, kept).live
+        draws = 60 if tokens else 2
+        alive = live_by_autograd(model, inputs, kept, kept, draws=draws, one_row=tokens)
+        assert as_set(alive) <= as_set(live)
+        if not tokens:  # of tokens, sixty draws may miss the one that matters
+            assert as_set(alive) == as_set(live)
+        assert not surely_dead(model, inputs, kept, dict(live))
+
+
+@pytest.mark.parametrize("seed", range(100, 118))
+@pytest.mark.parametrize("method", ["viterbi", "magnitude", "synflow"])
+def test_no_method_keeps_what_cannot_matter(seed: int, method: str) -> None:
+    model, inputs = random_model(seed)
+    sparsity = random.Random(seed).choice([0.3, 0.5, 0.7])
+    try:
+        masks = trellis.prune(
+            copy.deepcopy(model), inputs, sparsity=sparsity, method=method, consistent=True
+        )
+    except trellis.TrellisError as error:
+        assert "too small" in str(error) or "disconnected" in str(error)
+        return
+    assert not surely_dead(model, inputs, dict(masks), dict(masks))
+
+
+class Attend(nn.Module):
+    def __init__(self, **options: bool) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(6, 2, batch_first=True, **options)
+        for parameter in self.parameters():
+            nn.init.normal_(parameter)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.attention(x, x, x, need_weights=False)[0]
+        return found
+
+
+def test_values_that_are_biases_carry_no_input() -> None:
+    model = Attend()
+    with torch.no_grad():
+        model.attention.in_proj_weight[12:] = 0
+    audit = trellis.audit(model, torch.zeros(1, 5, 6))
+    assert (audit.kept, audit.live, audit.outputs_reached) == (108, 0, 0)
+
+
+def test_queries_need_keys_that_differ() -> None:
+    model = Attend()
+    with torch.no_grad():
+        model.attention.in_proj_weight[6:12] = 0
+    audit = trellis.audit(model, torch.zeros(1, 5, 6))
+    assert not audit.live_masks["attention.in_proj_weight"][:6].any()
+    assert audit.live_masks["attention.in_proj_weight"][12:].all()
+    assert audit.outputs_reached == 30
+
+
+def test_a_learned_key_beside_biased_ones_makes_queries_matter() -> None:
+    model = Attend(add_bias_kv=True)
+    with torch.no_grad():
+        model.attention.in_proj_weight[6:12] = 0
+    audit = trellis.audit(model, torch.zeros(1, 5, 6))
+    assert audit.live_masks["attention.in_proj_weight"][:6].all()
+
+
+def test_over_a_single_key_queries_and_keys_are_dead() -> None:
+    audit = trellis.audit(Attend(), torch.zeros(1, 1, 6))
+    assert not audit.live_masks["attention.in_proj_weight"][:12].any()
+    assert audit.live_masks["attention.in_proj_weight"][12:].all()
+
+
+def test_the_first_place_under_a_causal_mask_sees_a_single_key() -> None:
+    class First(nn.Module):
+        def __init__(self, place: int) -> None:
+            super().__init__()
+            self.q, self.k, self.v = (nn.Linear(4, 4) for _ in range(3))
+            self.place = place
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = nn.functional.scaled_dot_product_attention(
+                self.q(x), self.k(x), self.v(x), is_causal=True
+            )
+            return y[:, self.place]
+
+    first, second = (trellis.audit(First(place), torch.zeros(1, 3, 4)) for place in (0, 1))
+    assert [row.live for row in first.layers] == [0, 0, 16]
+    assert [row.live for row in second.layers] == [16, 16, 16]
+
+
+def test_norms_remove_what_is_broadcast() -> None:
+    class Broadcast(nn.Module):
+        def __init__(self, norm: nn.Module) -> None:
+            super().__init__()
+            self.first, self.last, self.norm = nn.Linear(3, 1), nn.Linear(4, 2), norm
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.last(self.norm(self.first(x).expand(-1, 4)))
+            return y
+
+    assert trellis.audit(Broadcast(nn.LayerNorm(4)), torch.zeros(1, 3)).live == 0
+    assert trellis.audit(Broadcast(nn.GroupNorm(2, 4)), torch.zeros(1, 3)).live == 0
+    assert trellis.audit(Broadcast(nn.LogSoftmax(-1)), torch.zeros(1, 3)).live == 0
+    assert trellis.audit(Broadcast(nn.RMSNorm(4)), torch.zeros(1, 3)).live == 11
+
+
+class Lookup(nn.Module):
+    """Embedding -> a * silu(b)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(2, 2)
+        self.a, self.b = (nn.Linear(2, 1, bias=False) for _ in range(2))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.table(ids)
+        return self.a(x) * nn.functional.silu(self.b(x))
+
+
+@pytest.mark.parametrize("length", [1, 3, 12])
+def test_two_rows_of_a_table_are_never_there_at_once(length: int) -> None:
+    model = Lookup()
+    with torch.no_grad():
+        model.table.weight.copy_(torch.eye(2))
+        model.a.weight.copy_(torch.tensor([[1.0, 0.0]]))
+        model.b.weight.copy_(torch.tensor([[0.0, 1.0]]))
+    ids = torch.zeros(1, length, dtype=torch.int64)
+    assert trellis.audit(model, ids).live == 0
+    with torch.no_grad():
+        model.table.weight[0, 1] = 1  # now one token reaches both sides
+    audit = trellis.audit(model, ids)
+    assert (audit.kept, audit.live, audit.outputs_reached) == (5, 4, length)
+    assert not audit.live_masks["table.weight"][1, 1]
+
+
+def test_outputs_are_counted_for_one_sample_whatever_tokens_are_tried() -> None:
+    audit = trellis.audit(Lookup(), torch.zeros(1, 3, dtype=torch.int64))
+    assert (audit.outputs, audit.outputs_reached) == (3, 3)
+
+
+def test_a_large_vocabulary_counts_all_rows_at_once() -> None:
+    model = Lookup()
+    model.table = nn.Embedding(50_000, 2)
+    audit = trellis.audit(model, torch.zeros(1, 3, dtype=torch.int64))
+    assert audit.live == audit.total
