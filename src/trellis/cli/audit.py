@@ -11,7 +11,7 @@ import tyro
 import trellis
 from trellis.cli.arguments import Inputs, Json, Target, Weights
 from trellis.cli.aside import aside
-from trellis.cli.opened import opened
+from trellis.cli.opened import input_files, opened
 from trellis.cli.tables import print_audit, print_json
 from trellis.errors import TrellisError
 from trellis.files import check_writable
@@ -63,7 +63,7 @@ def audit(
     if fail_under is not None and not 0 <= fail_under <= 1:
         raise TrellisError(f"--fail-under {fail_under}: give a fraction from 0 to 1, such as 1.0")
     if html is not None:
-        check_writable(html)
+        check_writable(html, input_files(target, weights, masks))
     given = opened(target, inputs, weights)
     with aside():
         if masks is not None:

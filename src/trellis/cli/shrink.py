@@ -22,8 +22,8 @@ from trellis.cli.shrink_folder import (
     check_run,
     folder_for,
     forget,
-    forget_finished,
     held_run,
+    killed_at_its_end,
     made_in,
     write_run,
 )
@@ -178,7 +178,8 @@ def shrink(
     )  # fmt: skip
     with held_run(folder):
         check_run(folder, overwrite=overwrite)  # somebody may have come first
-        forget_finished(folder)
+        if overwrite and killed_at_its_end(folder):
+            forget(folder)  # it is asked for anew
         with phases_bar() as watch:
             make = partial(
                 shrunk, fresh, found, chosen, settings, sparsity=sparsity, keep=keep,

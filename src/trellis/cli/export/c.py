@@ -16,7 +16,7 @@ from trellis.cli.aside import aside
 from trellis.cli.export.recogniser import described_input, lowered, recogniser_of
 from trellis.cli.opened import opened
 from trellis.cli.recogniser import fold_for, protocol_for
-from trellis.cli.sources import OwnFold, OwnProtocol, SkipBad, described
+from trellis.cli.sources import OwnFold, OwnProtocol, SkipBad, check_apart, described
 from trellis.cli.tables import percent, print_json
 from trellis.errors import TrellisError
 from trellis.ship.c.write import write_c
@@ -76,6 +76,8 @@ def c(
       cc -std=c99 -O2 -o device/model device/model.c device/main.c -lm
       device/model < wave.csv
     """
+    if data is not None:
+        check_apart(out, data)
     given = opened(target, inputs, weights)
     recogniser = recogniser_of(given, target)
     if data is None and (protocol, fold) != (None, None):

@@ -18,7 +18,7 @@ from trellis.cli.export.recogniser import (
     recogniser_of,
     told_input,
 )
-from trellis.cli.opened import opened
+from trellis.cli.opened import input_files, opened
 from trellis.cli.tables import percent, print_json
 from trellis.files import check_writable
 from trellis.ship.compact import Compacted
@@ -47,7 +47,7 @@ def onnx(
       trellis export onnx shop.models:detector --weights pruned.safetensors --input 1x3x224x224 --out detector.onnx
     """  # noqa: E501  (an example must be one line to be copied)
     needed("onnx")
-    check_writable(out)
+    check_writable(out, input_files(target, weights))
     given = opened(target, inputs, weights)
     recogniser = recogniser_of(given, target)
     model, examples, notes = given.model, given.examples, {}

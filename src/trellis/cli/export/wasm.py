@@ -17,7 +17,7 @@ from trellis.cli.export.c import Values
 from trellis.cli.export.recogniser import described_input, lowered, recogniser_of
 from trellis.cli.opened import opened
 from trellis.cli.recogniser import fold_for, protocol_for
-from trellis.cli.sources import OwnFold, OwnProtocol, SkipBad, described
+from trellis.cli.sources import OwnFold, OwnProtocol, SkipBad, check_apart, described
 from trellis.cli.tables import print_json
 from trellis.errors import TrellisError
 from trellis.ship.prepare import prepared
@@ -87,6 +87,8 @@ def wasm(
       trellis export wasm small --out page --data csv:recordings --show wave/3 point/1
     """
     toolchain()  # raises where there is none, before anybody has waited
+    if data is not None:
+        check_apart(out, data)
     given = opened(target, inputs, weights)
     recogniser = recogniser_of(given, target)
     if data is None and (protocol, fold) != (None, None):
