@@ -10,7 +10,7 @@ import tyro
 
 import trellis
 from trellis.cli.arguments import Inputs, Json, Target, Weights
-from trellis.cli.aside import aside
+from trellis.cli.aside import aside, say
 from trellis.cli.opened import input_files, opened
 from trellis.cli.tables import print_audit, print_json
 from trellis.errors import TrellisError
@@ -86,11 +86,11 @@ def audit(
         told = [(name, str(value)) for name, value in facts.items() if value is not None]
         write_page(html, audit_report(found, target, told, trellis.__version__))
         if not as_json:
-            print(f"wrote {html}: open it in a browser")
+            say(f"wrote {html}: open it in a browser")
     if not passed:
-        print(
+        say(
             f"trellis: {found.live:,} of {found.kept:,} kept connections are live "
             f"({found.live_fraction:.6g}), below --fail-under {fail_under}",
-            file=sys.stderr,
+            to=sys.stderr,
         )
     return 0 if passed else 1

@@ -16,6 +16,7 @@ from trellis.files import check_writable
 from trellis.lock import locked, remove_stale_lock
 from trellis.saved.folder import DESCRIPTION, is_saved, tidy_folder
 from trellis.skeleton import Recogniser, Skeletons, Teaching
+from trellis.skeleton.readers.text import shown
 from trellis.train import Recipe, recipe_named, remove_checkpoint
 from trellis.train.provenance import in_words
 
@@ -186,7 +187,7 @@ def print_result(
     counts = step["recordings"]
     made.add_row(
         described(data),
-        step["fold"],
+        shown(step["fold"]),
         f"{counts['train']:,} + {counts['test']:,}",
         *(percent(scores[name]) for name in ("top1", "mean_class", "train_top1")),
     )

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import trellis
 from trellis.cli.arguments import Inputs, Json, Target, Weights
-from trellis.cli.aside import aside
+from trellis.cli.aside import aside, say
 from trellis.cli.fitting import Overwrite, check_folder, held_folder
 from trellis.cli.opened import Opened, input_files, is_folder, opened
 from trellis.cli.tables import print_change, print_json
@@ -160,9 +160,9 @@ def prune(
         )  # fmt: skip
     else:
         print_change(before, after)
-        print(repr(found))
+        say(repr(found))
         for path in filter(None, (out, masks)):
-            print(f"wrote {path}")
+            say(f"wrote {path}")
     return 0
 
 

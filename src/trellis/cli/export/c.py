@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trellis import skeleton
 from trellis.cli.arguments import Inputs, Json, Target, Weights
-from trellis.cli.aside import aside
+from trellis.cli.aside import aside, say
 from trellis.cli.export.recogniser import described_input, lowered, recogniser_of
 from trellis.cli.opened import opened
 from trellis.cli.recogniser import fold_for, protocol_for
@@ -108,9 +108,9 @@ def c(
             }
         )  # fmt: skip
         return 0
-    print(f"wrote {written}")
+    say(f"wrote {written}")
     if accuracy is not None and parts is not None:
-        print(
+        say(
             f"top-1 {percent(accuracy['model'])} of the model, {percent(accuracy['exported'])} of "
             f"the tables in {values}, {accuracy['same']:,} of {accuracy['recordings']:,} named the "
             f"same; on {parts.where}"

@@ -11,7 +11,7 @@ import tyro
 
 import trellis
 from trellis.cli.arguments import Inputs, Json, Target, Weights
-from trellis.cli.aside import aside
+from trellis.cli.aside import aside, say
 from trellis.cli.export.recogniser import (
     described_input,
     example_of,
@@ -65,10 +65,10 @@ def onnx(
         found = asdict(written) | {"path": str(written.path), "target": target}
         print_json(found | {"compaction": small.report.to_dict(), "notes": notes})
         return 0
-    print(small.report)
-    print()
-    print(written)
+    say(small.report)
+    say()
+    say(written)
     if recogniser is not None:
-        print(told_input(recogniser, target))
-    print(f"{percent(written.zeros)} of its weights are zero. {SLOWER}.")
+        say(told_input(recogniser, target))
+    say(f"{percent(written.zeros)} of its weights are zero. {SLOWER}.")
     return 0

@@ -11,7 +11,7 @@ import tyro
 
 from trellis import skeleton
 from trellis.cli.arguments import Inputs, Json, Target, Weights
-from trellis.cli.aside import aside
+from trellis.cli.aside import aside, say
 from trellis.cli.data import number_of
 from trellis.cli.export.c import Values
 from trellis.cli.export.recogniser import described_input, lowered, recogniser_of
@@ -117,9 +117,9 @@ def wasm(
         counts = {"weights": written.weights, "multiplications": written.uses}
         print_json({"target": target, "out": str(out), "values": values, **counts, **about})
         return 0
-    print(f"wrote {written}")
+    say(f"wrote {written}")
     if scene is not None:
-        print(f"open {out / 'index.html'} in a browser; its recordings are from {scene.source}")
+        say(f"open {out / 'index.html'} in a browser; its recordings are from {scene.source}")
     return 0
 
 
