@@ -85,7 +85,8 @@ def opened(path: Path, settings: Settings, data: Data) -> Iterator[Folder]:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise TrellisError(f"cannot make the folder {str(path)!r}: {error.strerror}") from error
+        why = "it is a file; name a folder" if path.exists() else error.strerror
+        raise TrellisError(f"cannot make the folder {str(path)!r}: {why}") from error
     with locked(path):
         folder = Folder(path, settings, data, versions())
         if (path / "settings.json").exists():

@@ -74,7 +74,7 @@ def write_folder(
     try:
         path.mkdir(exist_ok=True)
     except OSError as error:
-        why = "it is a file" if path.exists() else error.strerror
+        why = "it is a file; name a folder" if path.exists() else error.strerror
         raise TrellisError(f"cannot make the folder {str(path)!r}: {why}") from error
     try:
         finish_save(path)
