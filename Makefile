@@ -8,7 +8,7 @@ TEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n auto
 .PHONY: demo test test-all tools lint bench fuzz page clean
 
 demo: $(VENV)/.dev
-	$(PYTHON) -m trellis.cli demo
+	$(VENV)/bin/trellis demo
 
 # Tests that need a system tool which is not here are skipped, and the end of the report names it.
 test: lint

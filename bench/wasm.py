@@ -29,6 +29,7 @@ from infer_models import EXAMPLE, dense
 from report import Table
 
 import trellis
+from trellis.ship.runtime.compiler import zig
 
 GOAL, POOL, ROUNDS = 1.3, 64, 200
 X86 = platform.machine() in ("x86_64", "AMD64")
@@ -114,8 +115,8 @@ def contenders(folder: Path, stack: ExitStack) -> dict[str, Turn]:
     for name in ("gcc", "clang"):
         if path := shutil.which(name):
             found[f"native, {name}"] = native(folder, name, [path])
-    zig = [sys.executable, "-m", "ziglang", "cc"]
-    found["native, ziglang"] = native(folder, "zig", zig, ZIG_VECTORS)
+    if path := zig():
+        found["native, ziglang"] = native(folder, "zig", [path, "cc"], ZIG_VECTORS)
     if shutil.which("node"):
         found["wasm, node"] = node(folder)
     if program := shutil.which("chromium"):

@@ -88,3 +88,12 @@ def test_a_file_system_without_locks_is_done_without_one(
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(TrellisError, match="cannot write to"), locked(tmp_path / "gone"):
         pass
+
+
+def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "folder" / ".lock").symlink_to(tmp_path / "mine")
+    with pytest.raises(TrellisError, match="cannot write"), locked(tmp_path / "folder"):
+        pass
+    assert (tmp_path / "mine").read_text() == "mine"

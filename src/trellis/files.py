@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import glob
 import os
+import re
 import secrets
-from collections.abc import Iterator, Mapping
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -15,19 +21,30 @@ from torch import Tensor
 from trellis.errors import TrellisError
 
 
-def check_writable(path: Path) -> None:
-    """Raise if a file cannot go there, before anybody has waited for its content."""
-    if path.is_dir():
+def check_writable(path: Path, inputs: Iterable[Path] = ()) -> None:
+    """Raise if a file cannot go there, before anybody has waited for its content.
+
+    ``inputs`` are files that are read on the way: none of them may be the output.
+    """
+    stream, place = _is_stream(path), _place(path)
+    if place.is_dir():
         raise TrellisError(f"cannot write {str(path)!r}: it is a folder; name a file in it")
-    if not path.parent.is_dir():
-        raise TrellisError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}")
-    if not os.access(path.parent, os.W_OK):
-        raise TrellisError(f"cannot write {str(path)!r}: {str(path.parent)!r} is read-only")
+    if os.path.realpath(path) in map(os.path.realpath, inputs):
+        raise TrellisError(f"cannot write {str(path)!r}: it is an input, too; name another file")
+    if not stream and not place.parent.is_dir():
+        raise TrellisError(f"cannot write {str(path)!r}: there is no folder {str(place.parent)!r}")
+    if not os.access(path if stream else place.parent, os.W_OK):
+        what = "it" if stream else repr(str(place.parent))
+        raise TrellisError(f"cannot write {str(path)!r}: {what} is read-only")
 
 
 @contextmanager
 def replacing(*paths: Path) -> Iterator[list[Path]]:
-    """Paths beside ``paths`` to write to; all are moved into place at the end, or none.
+    """Drafts of ``paths`` to write to; all are moved into place at the end, or none.
+
+    A draft lies beside its place. A symbolic link stays, and what it points to is replaced. A
+    device or a pipe stays, and is written to. Files are moved in the order given, and an interrupt
+    does not stop that: only a process that is killed leaves the drafts of the last ones.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -36,24 +53,50 @@ def replacing(*paths: Path) -> Iterator[list[Path]]:
     ...     os.listdir(folder), Path(folder, "a.txt").read_text()
     (['a.txt'], 'whole')
     """
-    drafts = [path.with_name(f".{path.name}.{secrets.token_hex(4)}") for path in paths]
+    drafts: list[tuple[Path, Path | None]] = []  # and where each is to go, unless to a stream
+    ready = False
     try:
-        modes = [_created(draft) for draft in drafts]
-        yield drafts
-        for draft, mode in zip(drafts, modes, strict=True):
+        modes = []
+        for path in paths:
+            place = None if _is_stream(path) else _place(path)
+            if place is None:
+                draft = Path(tempfile.gettempdir(), f"trellis-{secrets.token_hex(8)}")
+            else:
+                draft = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+            drafts.append((draft, place))
+            modes.append(_created(draft))
+        yield [draft for draft, _ in drafts]
+        for (draft, _), mode in zip(drafts, modes, strict=True):
             draft.chmod(mode)  # whoever writes it may have made it private
             with draft.open("rb") as file:
                 os.fsync(file.fileno())
-        for draft, path in zip(drafts, paths, strict=True):
-            os.replace(draft, path)
+        for (draft, place), path in zip(drafts, paths, strict=True):
+            if place is None:
+                _send(draft, path)
+        ready = True
+        for draft, place in drafts:
+            if place is not None:
+                os.replace(draft, place)
     except (OSError, SafetensorError) as error:  # safetensors tells a full disk by its own
         where = " and ".join(repr(str(path)) for path in paths)
         why = getattr(error, "strerror", None) or error
         raise TrellisError(f"cannot write {where}: {why}") from error
     finally:
-        for draft in drafts:
+        first = next((draft for draft, place in drafts if place is not None), None)
+        begun = ready and first is not None and not first.exists()
+        for draft, place in drafts:
             with suppress(OSError):  # why it cannot be written is what is to be told
-                draft.unlink(missing_ok=True)
+                if begun and place is not None:
+                    os.replace(draft, place)  # if it is still there
+                else:
+                    draft.unlink(missing_ok=True)
+
+
+def read_whole(path: Path) -> bytes:
+    """The content of a file; OSError for a pipe or a device, which could be read for ever."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is not an ordinary file", str(path))
+    return path.read_bytes()
 
 
 def write_tensors(
@@ -80,6 +123,47 @@ def remove_drafts(folder: Path, *names: str) -> None:
     for name in names:
         for draft in folder.glob(f".{name}.{'[0-9a-f]' * 8}"):
             draft.unlink(missing_ok=True)
+
+
+def drafts_of(path: Path) -> list[Path]:
+    """What processes that were killed within `replacing` left beside a file."""
+    return sorted(path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}"))
+
+
+_STREAMS = re.compile(r"/dev/(stdout|stderr|fd/\d+)|/proc/.*")  # whatever they are links to
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether it is written to, not replaced: a device or a pipe. Other things are refused."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):  # it is not there yet, or cannot be: that is told elsewhere
+        return False
+    if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
+        what = "a block device" if stat.S_ISBLK(mode) else "a socket"
+        raise TrellisError(f"cannot write {str(path)!r}: it is {what}; name a file")
+    if stat.S_ISREG(mode) and _STREAMS.fullmatch(os.path.abspath(path)):
+        return True
+    return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
+
+
+def _place(path: Path) -> Path:
+    """Where a file lies, or will: where a symbolic link points to."""
+    try:
+        place = path.resolve() if path.is_symlink() else path
+        if not place.is_symlink():
+            return place
+        why: object = "its symbolic links go round"
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: they do, too
+        why = getattr(error, "strerror", None) or error
+    raise TrellisError(f"cannot write {str(path)!r}: {why}")
+
+
+def _send(draft: Path, stream: Path) -> None:
+    """Write to what is there: without the flags that would make a file of it."""
+    to = os.open(stream, os.O_WRONLY | getattr(os, "O_NOCTTY", 0))
+    with draft.open("rb") as file, open(to, "wb") as out:
+        shutil.copyfileobj(file, out)
 
 
 def _created(path: Path) -> int:

@@ -13,6 +13,8 @@ from trellis.errors import TrellisError
 
 LOCK = ".lock"
 _TRIES = 100  # where files have no lasting identity, none ever looks like the one there
+# A folder may be a stranger's: what a link in it points to is not ours to empty.
+_OPENED = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 _BUSY = {errno.EAGAIN, errno.EACCES, errno.EDEADLK}
 
 
@@ -40,11 +42,19 @@ def locked(path: Path) -> Iterator[None]:
         _release(file, path / LOCK)
 
 
+def remove_stale_lock(path: Path) -> None:
+    """Remove the file that a process which was killed has left. A folder that is in use, or that
+    may not be written to, is left alone."""
+    if (path / LOCK).exists():
+        with suppress(TrellisError), locked(path):
+            pass
+
+
 def _held(path: Path) -> int:
     """The open lock file of a folder that is ours now."""
     for tries in range(_TRIES):
         try:
-            file = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            file = os.open(path / LOCK, _OPENED, 0o644)
         except OSError as error:
             raise TrellisError(f"cannot write to {str(path)!r}: {error.strerror}") from error
         try:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +16,7 @@ from tests.cli.arms import SOURCE, trained  # noqa: F401  (a fixture)
 from tests.cli.conftest import Run
 from tests.ship.wasm.node import under_node
 from trellis import skeleton
+from trellis.ship.wasm import build
 from trellis.ship.wasm.build import toolchain
 from trellis.skeleton import GCN, Recogniser, read_recording
 from trellis.skeleton.normalisation import Normalisation
@@ -120,8 +119,8 @@ def test_without_a_compiler_the_package_is_named(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     toolchain.cache_clear()
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(build, "zig", lambda: None)
+    monkeypatch.setattr(build, "program", lambda name: None)
     done = run("export", "wasm", "any", "--out", "page")
     toolchain.cache_clear()
     assert done.status != 0 and "pip install ziglang" in done.err

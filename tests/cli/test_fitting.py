@@ -137,3 +137,27 @@ def test_a_training_that_was_killed_at_its_very_end_is_in_nobodys_way(
     ran = run(*COMMANDS["train"], "--seed", "4", "--out", "m", "--overwrite")
     assert ran.status == 0, ran.err
     assert sorted(p.name for p in (tmp_path / "m").iterdir()) == ["model.json", "model.safetensors"]
+
+
+@pytest.mark.parametrize("command", ["train", "tune"])
+def test_killed_when_its_model_is_written_it_is_finished_by_the_same_command(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    def killed(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"trellis.cli.{command}.remove_checkpoint", killed)
+        assert run(*COMMANDS[command], "--out", "m").status == 130
+    model = tmp_path / "m" / "model.safetensors"
+    before = model.read_bytes()
+    model.rename(tmp_path / "m" / ".model.safetensors.0badcafe")  # or between its two renames
+    (tmp_path / "m" / ".lock").touch()
+    refused = run(*COMMANDS["prune"], "--out", "m")  # it is not its own to finish
+    assert refused.status == 2 and "holds a finished model" in refused.err
+    ran = run(*COMMANDS[command], "--out", "m")
+    assert ran.status == 0 and "wrote m" in ran.out, ran.err
+    assert model.read_bytes() == before
+    (tmp_path / "m" / ".lock").touch()
+    assert run(*COMMANDS[command], "--out", "m").status == 2
+    assert sorted(p.name for p in (tmp_path / "m").iterdir()) == ["model.json", "model.safetensors"]

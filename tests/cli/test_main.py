@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import os
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from rich.text import Text
 
 import trellis
+from tests.cli.arms import SMALL
 from tests.cli.conftest import Fails, Run
 from tests.cli.shell import shell
+from tests.skeleton.moving import arms, write_npz
 from trellis.cli import COMMANDS
+from trellis.cli.aside import Screen
 from trellis.errors import TrellisError
 
 
@@ -34,6 +41,52 @@ def test_each_command_explains_itself_with_an_example(run: Run, name: str) -> No
     ran = run(name, "--help")
     assert ran.status == 0
     assert f"\n  trellis {name}" in ran.out
+
+
+NASTY = "\x1b[2J\x1b]0;mine\x07\x9b31m\r\u202e\x7f"
+
+
+def test_no_name_of_a_file_reaches_the_terminal_as_a_command(run: Run, tmp_path: Path) -> None:
+    """Classes, joints, folders and files, in tables, lines, JSON and errors."""
+    data = arms(24)
+    classes, joints = (tuple(f"{name}{NASTY}" for name in names) for names in (
+        data.classes, data.layout.joints))  # fmt: skip
+    layout = dataclasses.replace(data.layout, joints=joints)
+    source, model, wave = f"npz:{NASTY}.npz", f"m{NASTY}", f"w{NASTY}.npz"
+    write_npz(tmp_path / f"{NASTY}.npz", dataclasses.replace(data, classes=classes, layout=layout))
+    np.savez(tmp_path / wave, frames=data.sequences[0])
+    (tmp_path / f"bad{NASTY}.csv").write_text(f"{NASTY}\n")
+    train = ("train", source, *SMALL, "--epochs", "1", "--out")
+    few = ("--data", source, "--course", "quick", "--length", "0.1", *SMALL)
+    for status, *words in (
+        (0, "data", "info", source),
+        (0, "data", "show", source, "0", "--out", f"{NASTY}.html"),
+        (0, *train, model),
+        (2, *train, model),
+        (0, "evaluate", model, "--data", source),
+        (0, "evaluate", model, "--data", source, "--json"),
+        (0, "evaluate", model, wave),
+        (0, "evaluate", model, wave, f"bad{NASTY}.csv", "--skip-bad"),
+        (2, "evaluate", model, f"bad{NASTY}.csv"),
+        (0, "prune", model, "--sparsity", "0.5", "--out", f"p{NASTY}"),
+        (0, "audit", model, "--html", f"a{NASTY}.html"),
+        (0, "report", model),
+        (0, "export", "c", model, "--out", f"c{NASTY}"),
+        (2, "shrink", *few, "--keep", "60", "--out", model),
+        (0, "shrink", *few, "--keep", "60", "--out", f"s{NASTY}"),
+        (2, "shrink", *few, "--keep", "1", "--out", f"t{NASTY}"),
+    ):
+        ran = run(*words)
+        assert ran.status == status, ran.err
+        assert not set(NASTY) & set(ran.out + ran.err) - set("[2J]0;mine31m"), words
+
+
+def test_a_screen_keeps_its_own_codes() -> None:
+    out = io.StringIO()
+    screen = Screen(file=out, force_terminal=True, color_system="standard", width=80)
+    screen.print(Text(f"name{NASTY}", style="red"))
+    assert out.getvalue().startswith("\x1b[31mname\\x1b[2J") and "\x9b" not in out.getvalue()
+    assert out.getvalue().count("\x1b") == 2
 
 
 def test_version(run: Run) -> None:

@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import io
 import json
+import os
 import re
 import shlex
 import shutil
@@ -52,19 +53,20 @@ def table(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_a_run_finds_its_recordings_where_they_were(
+def test_a_run_shows_recordings_that_are_named(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_npz(tmp_path / "waves.npz", waves())
     reproduce(small(), load("npz:waves.npz"), tmp_path / "run")
-    ran = run("report", "run", "--network", "tc@90")
+    ran = run("report", "run", "--network", "tc@90", "--data", "npz:waves.npz")
     assert ran.status == 0, ran.err
     assert "wrote run/report.html" in ran.out and "not there" not in ran.out
     found = content(tmp_path / "run" / "report.html")
     assert found["chosen"] == "tc@90" and found["examples"] is not None
 
     (tmp_path / "waves.npz").rename(tmp_path / "elsewhere.npz")
+    os.mkfifo("waves.npz")  # what the run names is never opened: this would wait for ever
     ran = run("report", "run", "--out", "page.html")
     assert ran.status == 0 and "not there: moving skeletons" in ran.out
     assert content(tmp_path / "page.html")["examples"] is None
@@ -238,7 +240,7 @@ def test_a_network_of_full_size_stands_beside_the_dense_one(
     points = [{"sparsity": 0.0, "kept": ran.json["total"], "validation_top1": 0.5},
               {"sparsity": 0.8, "kept": 148, "validation_top1": 0.25}]  # fmt: skip
     (tmp_path / "s" / "curve.json").write_text(json.dumps(points))
-    assert run("report", "s").status == 0
+    assert run("report", "s", "--data", SOURCE).status == 0
     found = content(tmp_path / "s" / "report.html")
     assert found["title"] == "s: a network that keeps every connection"
     assert found["chosen"] == "model" and found["missing"] == []
@@ -264,13 +266,12 @@ def test_recordings_that_training_left_out_are_left_out_again(run: Run, tmp_path
     (tmp_path / "my arms" / "wave" / "bad.csv").write_text("")
     words = ("train", "csv:my arms", "--recipe", "quick", "--epochs", "2", *SMALL)
     assert run(*words, "--skip-bad", "--out", "my model").status == 0
-    for asked in ((), ("--data", "csv:my arms")):
-        ran = run("report", "my model", *asked)
-        assert ran.status == 0 and "not there" not in ran.out, ran
-        assert content(tmp_path / "my model" / "report.html")["examples"] is not None
-    (tmp_path / "my arms").rename(tmp_path / "elsewhere")
-    ran = run("report", "my model")
+    ran = run("report", "my model", "--data", "csv:my arms")
+    assert ran.status == 0 and "not there" not in ran.out, ran
+    assert content(tmp_path / "my model" / "report.html")["examples"] is not None
+    ran = run("report", "my model")  # not asked for, they are not read
     assert ran.status == 0 and "(trellis report 'my model' --data SOURCE)" in ran.out
+    assert content(tmp_path / "my model" / "report.html")["examples"] is None
 
 
 @pytest.mark.parametrize("change", ["class", "joint", "fold", "joints", "labels"])
@@ -294,20 +295,22 @@ def test_recordings_that_do_not_fit_any_more_are_left_aside(
         told["frames"], told["joints"] = told["frames"][:, :3], told["joints"][:3]
         told["parents"] = told["parents"][:3]
     np.savez(tmp_path / "arms.npz", **told)
-    why = {"class": "has recordings of 'nod'", "joint": "joint 3 of 'npz:arms.npz' is 'fist'",
-           "fold": "was trained on fold", "joints": "has 3 joints",
-           "labels": "holds other recordings now"}[change]  # fmt: skip
     ran = run("report", "arms")
     assert ran.status == 0, ran.err
     [line] = [line for line in ran.out.splitlines() if "not there" in line]
-    assert "both need recordings" in line and why in line
+    assert "both need recordings" in line and "'npz:arms.npz' is read only if" in line
     assert content(tmp_path / "arms" / "report.html")["confusions"] == {}
+    why = {"class": "has recordings of 'nod'", "joint": "joint 3 of 'npz:arms.npz' is 'fist'",
+           "fold": "was trained on fold", "joints": "has 3 joints",
+           "labels": ""}[change]  # fmt: skip
     if change == "labels":  # asked for, any that fit will do
         assert run("report", "arms", "--data", SOURCE).status == 0
         return
     assert why in fails("report", "arms", "--data", SOURCE)  # asked for, they must fit
     if change == "fold":
-        assert "--fold 'ninth'" in fails("report", "arms", "--fold", "ninth")
+        named = ("report", "arms", "--data", SOURCE)
+        assert "--fold 'ninth'" in fails(*named, "--fold", "ninth")
+        assert "--fold 'ninth' divides --data" in fails("report", "arms", "--fold", "ninth")
 
 
 def same(one: Recogniser, other: Recogniser) -> None:
@@ -315,6 +318,41 @@ def same(one: Recogniser, other: Recogniser) -> None:
     weights = other.model.state_dict()
     for name, weight in one.model.state_dict().items():
         torch.testing.assert_close(weight, weights[name])
+
+
+def test_no_file_of_what_is_read_is_overwritten(
+    run: Run, fails: Fails, arms: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(arms / "arms", tmp_path / "mine")
+    shutil.copytree(arms / "arms", tmp_path / "shrunk" / "model")
+    before = {path: path.read_bytes() for path in tmp_path.glob("**/model.*")}
+    inputs = ("mine/model.json", "mine/model.safetensors")
+    for out in inputs:
+        assert "it is an input" in fails("audit", "mine", "--html", out)
+        assert "it is an input" in fails("report", "mine", "--out", out)
+        assert "it is an input" in fails("report", "arms", "--dense", "mine", "--out", out)
+        assert "it is an input" in fails("export", "onnx", "mine", "--out", out)
+        words = ("prune", "mine", "--sparsity", "0.5", "--masks")
+        assert "it is an input" in fails(*words, out)
+    assert "it is an input" in fails("report", "shrunk", "--out", "shrunk/model/model.json")
+    assert before == {path: path.read_bytes() for path in tmp_path.glob("**/model.*")}
+    os.mkfifo("pipe")
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    ran = run("prune", "mine", "--sparsity", "0.5", "--masks", "pipe")
+    assert ran.status == 0 and Path("pipe").is_fifo(), ran.err
+    assert len(os.read(reader, 1 << 16)) > 100
+    os.close(reader)
+    assert "it is a file" in fails("prune", "mine", "--sparsity", "0.5", "--out", "pipe")
+    Path("mine/report.html").symlink_to(tmp_path / "victim")
+    assert "symbolic link" in fails("report", "mine") and not Path("victim").exists()
+
+
+@pytest.mark.parametrize("name", ["model.json", "model.safetensors", "curve.json"])
+def test_a_pipe_in_a_folder_is_not_waited_for(fails: Fails, arms: Path, name: str) -> None:
+    shutil.copytree(arms / "arms", "mine")
+    Path("mine", name).unlink(missing_ok=True)
+    os.mkfifo(Path("mine", name))
+    assert name in fails("report", "mine")
 
 
 def test_nonsense_is_one_line(run: Run, fails: Fails, arms: Path) -> None:

@@ -52,17 +52,23 @@ def test_processes_select_what_one_does_and_end_when_their_parent_is_killed(
     tmp_path: Path,
 ) -> None:
     code = f"from tests.paper.test_workers import *; compare_and_wait(Path({str(tmp_path)!r}))"
+    (tmp_path / "main.py").write_text(f"if __name__ == '__main__':\n    {code}\n")
+    here = tmp_path / "here"
+    here.mkdir()
+    if sys.version_info >= (3, 11):  # nor is any code of the current folder run
+        (here / "multiprocessing.py").write_text("open('ran', 'w')\n")
     parent = subprocess.Popen(
-        [sys.executable, "-c", code],
+        [sys.executable, str(tmp_path / "main.py")],
         stdout=subprocess.PIPE,
         text=True,
+        cwd=here,
         env={"PYTHONPATH": f"{SOURCE}:{SOURCE.parent}", "OMP_NUM_THREADS": "1"},
     )
     with parent:
         assert parent.stdout is not None
         children = [int(word) for word in parent.stdout.readline().split()]
         parent.kill()
-    assert children
+    assert children and not (here / "ran").exists()
     deadline = time.monotonic() + 20
     while any(_runs(child) for child in children):
         assert time.monotonic() < deadline

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 import tyro
 
 import trellis
+from trellis.cli.aside import say
 from trellis.errors import TrellisError
 
 Command = Callable[..., int]
@@ -121,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, OSError) and error.errno in _OF_THE_SYSTEM:
             return _failed(f"{error.strerror}: {str(error.filename or 'the output')!r:.200}")
         # Status 1 would read as "below --fail-under" in somebody's CI.
-        traceback.print_exc()
+        say(traceback.format_exc().rstrip("\n"), to=sys.stderr)
         return _failed("this is a fault of Trellis, not yours: please report the lines above")
 
 
@@ -171,5 +172,5 @@ def _of_memory(error: Exception) -> bool:
 
 
 def _failed(message: str) -> int:
-    print("trellis: error:", " ".join(message.split()), file=sys.stderr)
+    say(f"trellis: error: {' '.join(message.split())}", to=sys.stderr)
     return 2

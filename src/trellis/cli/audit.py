@@ -10,8 +10,8 @@ import tyro
 
 import trellis
 from trellis.cli.arguments import Inputs, Json, Target, Weights
-from trellis.cli.aside import aside
-from trellis.cli.opened import opened
+from trellis.cli.aside import aside, say
+from trellis.cli.opened import input_files, opened
 from trellis.cli.tables import print_audit, print_json
 from trellis.errors import TrellisError
 from trellis.files import check_writable
@@ -63,7 +63,7 @@ def audit(
     if fail_under is not None and not 0 <= fail_under <= 1:
         raise TrellisError(f"--fail-under {fail_under}: give a fraction from 0 to 1, such as 1.0")
     if html is not None:
-        check_writable(html)
+        check_writable(html, input_files(target, weights, masks))
     given = opened(target, inputs, weights)
     with aside():
         if masks is not None:
@@ -86,11 +86,11 @@ def audit(
         told = [(name, str(value)) for name, value in facts.items() if value is not None]
         write_page(html, audit_report(found, target, told, trellis.__version__))
         if not as_json:
-            print(f"wrote {html}: open it in a browser")
+            say(f"wrote {html}: open it in a browser")
     if not passed:
-        print(
+        say(
             f"trellis: {found.live:,} of {found.kept:,} kept connections are live "
             f"({found.live_fraction:.6g}), below --fail-under {fail_under}",
-            file=sys.stderr,
+            to=sys.stderr,
         )
     return 0 if passed else 1

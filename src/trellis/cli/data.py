@@ -11,6 +11,7 @@ import tyro
 
 from trellis.cli.animation import page
 from trellis.cli.arguments import Json
+from trellis.cli.aside import say
 from trellis.cli.sources import Protocol, SkipBad, Source
 from trellis.cli.tables import console, print_json, show, table
 from trellis.errors import TrellisError
@@ -98,7 +99,7 @@ def animate(
     with replacing(target) as [draft]:
         draft.write_text(text, encoding="utf-8")
     name, label = shown(data.names[number]), shown(data.classes[data.labels[number]])
-    print(f"wrote {target}: {name}, {label}, {len(data.sequences[number]):,} frames")
+    say(f"wrote {target}: {name}, {label}, {len(data.sequences[number]):,} frames")
     return 0
 
 

@@ -68,7 +68,9 @@ def demo(
     to.print(FIRST, soft_wrap=True)
     found = skeleton.load(SETTINGS.data)
     if _is_over(out, found):
-        shutil.rmtree(out)  # an earlier demo: this one is to be seen working
+        place = out.resolve()  # it may be a link
+        shutil.rmtree(place)  # an earlier demo: this one is to be seen working
+        place.mkdir()
     keep_freed()
     with live_bar() as watch:
         made = reproduce(SETTINGS, found, out, workers=cores(), watch=watch)

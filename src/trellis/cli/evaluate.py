@@ -11,11 +11,13 @@ import tyro
 
 from trellis import skeleton
 from trellis.cli.arguments import Json
+from trellis.cli.aside import say
 from trellis.cli.recogniser import ModelFolder, fold_for, protocol_for
 from trellis.cli.sources import OwnFold, OwnProtocol, SkipBad, described, left_out
 from trellis.cli.tables import console, percent, print_json, show, table
 from trellis.errors import TrellisError
 from trellis.skeleton import Evaluation, Recogniser
+from trellis.skeleton.readers.text import shown
 
 arg = tyro.conf.arg
 Recordings = Annotated[
@@ -105,7 +107,7 @@ def evaluate(
         return 0
     where = f"all of {described(found)}"
     if split != "all":
-        where = f"the {split} recordings of {described(found)} ({part.name})"
+        where = f"the {split} recordings of {described(found)} ({shown(part.name)})"
     _print(result, where, top or 10)
     if lines := left_out(found):
         console().print("\n".join(["", *lines]), soft_wrap=True)
@@ -118,7 +120,7 @@ def _print(result: Evaluation, where: str, top: int) -> None:
     seen = [i for i in range(len(result.classes)) if result.counts[i]]
     for i in sorted(seen, key=lambda i: (result.accuracy(i), result.classes[i])):
         count, right = int(result.counts[i]), int(result.matrix[i, i])
-        made.add_row(result.classes[i], f"{count:,}", f"{right:,}", percent(right / count))
+        made.add_row(shown(result.classes[i]), f"{count:,}", f"{right:,}", percent(right / count))
     made.add_section()
     right = int(np.trace(result.matrix))
     made.add_row("all", f"{result.recordings:,}", f"{right:,}", percent(result.top1), style="bold")
@@ -127,7 +129,8 @@ def _print(result: Evaluation, where: str, top: int) -> None:
     if confusions := result.confusions():
         pairs = table(["class", "taken for", "times", "of"], words=2)
         for one in confusions[:top]:
-            pairs.add_row(one.truth, one.taken_for, f"{one.count:,}", f"{one.of:,}")
+            names = (shown(one.truth), shown(one.taken_for))
+            pairs.add_row(*names, f"{one.count:,}", f"{one.of:,}")
         show(pairs, out)
         rest = len(confusions) - top
         out.print(f"and {rest:,} more pairs (--top {len(confusions)})\n" if rest > 0 else "")
@@ -173,12 +176,12 @@ def _name(
     made = table(["recording", "action", "probability"], words=2)
     for path, _, likely in named:
         for place, (action, share) in enumerate(list(likely.items())[:top]):
-            made.add_row("" if place else str(path), action, percent(share))
+            made.add_row("" if place else shown(path), shown(action), percent(share))
         made.add_section()
     show(made, console())
     if bad:
-        told = (f"  {why}" for _, why in bad)
-        print(f"left out: {len(bad):,} of {len(paths):,}", *told, sep="\n", file=sys.stderr)
+        told = (f"  {shown(why)}" for _, why in bad)
+        say(f"left out: {len(bad):,} of {len(paths):,}", *told, to=sys.stderr)
     return 0
 
 

@@ -12,10 +12,11 @@ import tyro
 from trellis.cli.sources import described, left_out
 from trellis.cli.tables import console, percent, print_json, show, table
 from trellis.errors import TrellisError
-from trellis.files import check_writable, remove_drafts
-from trellis.lock import locked
-from trellis.saved.folder import DESCRIPTION, TENSORS, is_saved
+from trellis.files import check_writable
+from trellis.lock import locked, remove_stale_lock
+from trellis.saved.folder import DESCRIPTION, is_saved, tidy_folder
 from trellis.skeleton import Recogniser, Skeletons, Teaching
+from trellis.skeleton.readers.text import shown
 from trellis.train import Recipe, recipe_named, remove_checkpoint
 from trellis.train.provenance import in_words
 
@@ -117,9 +118,10 @@ def taught(
     return Teaching(models, **told), {"teacher": [str(each) for each in folders]}
 
 
-def check_folder(out: Path, *, overwrite: bool) -> None:
-    """Refuse what cannot be written, or should not be, before anybody has waited."""
-    _check_unfinished(out, overwrite=overwrite)
+def check_folder(out: Path, *, overwrite: bool, resumes: bool = False) -> None:
+    """Refuse what cannot be written, or should not be, before anybody has waited. A command that
+    ``resumes`` finishes one of its kind that was killed when its model had been written."""
+    _check_unfinished(out, overwrite=overwrite, resumes=resumes)
     if out.is_dir():
         with locked(out):
             return
@@ -129,7 +131,7 @@ def check_folder(out: Path, *, overwrite: bool) -> None:
 
 
 @contextmanager
-def held_folder(out: Path, *, overwrite: bool) -> Iterator[None]:
+def held_folder(out: Path, *, overwrite: bool, resumes: bool = False) -> Iterator[None]:
     """Make the folder, and hold it: nobody else may write there meanwhile.
 
     One that was made here and is still empty in the end (no checkpoint, no model) is removed.
@@ -141,9 +143,11 @@ def held_folder(out: Path, *, overwrite: bool) -> Iterator[None]:
         raise TrellisError(f"cannot make the folder {str(out)!r}: {error.strerror}") from error
     try:
         with locked(out):
-            _check_unfinished(out, overwrite=overwrite)  # somebody may have come first
-            remove_drafts(out, TENSORS, DESCRIPTION)
-            _forget_finished(out)
+            # Somebody may have come first.
+            _check_unfinished(out, overwrite=overwrite, resumes=resumes)
+            tidy_folder(out)
+            if overwrite and _killed_at_its_end(out):
+                remove_checkpoint(out / CHECKPOINT)
             yield
     finally:
         if made:
@@ -151,21 +155,22 @@ def held_folder(out: Path, *, overwrite: bool) -> Iterator[None]:
                 out.rmdir()
 
 
-def _check_unfinished(out: Path, *, overwrite: bool) -> None:
-    if is_saved(out) and not overwrite:
-        raise TrellisError(
-            f"{str(out)!r} holds a finished model: name another folder, or pass --overwrite"
-        )
+def _check_unfinished(out: Path, *, overwrite: bool, resumes: bool) -> None:
+    if overwrite or not is_saved(out) or (resumes and _killed_at_its_end(out)):
+        return
+    remove_stale_lock(out)
+    raise TrellisError(
+        f"{str(out)!r} holds a finished model: name another folder, or pass --overwrite"
+    )
 
 
-def _forget_finished(out: Path) -> None:
-    """Remove the checkpoint of a training whose model was written after it: it was killed at its
-    very end. What overwrites that model leaves newer ones."""
+def _killed_at_its_end(out: Path) -> bool:
+    """Whether a training was killed when its model had been written: its checkpoint is older. What
+    overwrites that model leaves newer ones."""
     checkpoint, model = out / CHECKPOINT, out / DESCRIPTION
     if not (checkpoint.exists() and is_saved(out)):
-        return
-    if checkpoint.stat().st_mtime_ns <= model.stat().st_mtime_ns:
-        remove_checkpoint(checkpoint)
+        return False
+    return checkpoint.stat().st_mtime_ns <= model.stat().st_mtime_ns
 
 
 def print_result(
@@ -182,7 +187,7 @@ def print_result(
     counts = step["recordings"]
     made.add_row(
         described(data),
-        step["fold"],
+        shown(step["fold"]),
         f"{counts['train']:,} + {counts['test']:,}",
         *(percent(scores[name]) for name in ("top1", "mean_class", "train_top1")),
     )

@@ -15,7 +15,7 @@ from trellis.cli.inputs import example_inputs
 from trellis.cli.target import load_model
 from trellis.errors import TrellisError
 from trellis.saved import save
-from trellis.saved.folder import read_folder
+from trellis.saved.folder import own_files, read_folder
 from trellis.saved.model import rebuilt
 from trellis.saved.weights import load_weights
 from trellis.ship.compact import Compacted
@@ -46,6 +46,19 @@ def is_folder(target: str) -> bool:
     (False, True)
     """
     return Path(target).is_dir()
+
+
+def input_files(target: str, *files: Path | None) -> list[Path]:
+    """What a command reads: the files of a saved model or of a module, and ``files``.
+
+    >>> [str(each) for each in input_files("shop.models:detector", None, Path("w.safetensors"))]
+    ['shop/models.py', 'shop/models/__init__.py', 'w.safetensors']
+    """
+    own = own_files(target)
+    if not is_folder(target):
+        module = target.partition(":")[0].replace(".", "/")
+        own = [Path(f"{module}.py"), Path(module, "__init__.py")]
+    return [*own, *(each for each in files if each is not None)]
 
 
 def opened(target: str, inputs: Sequence[str], weights: Path | None) -> Opened:

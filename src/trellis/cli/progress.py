@@ -16,6 +16,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from trellis.cli.aside import Screen
 from trellis.train import Training
 
 _OFTEN = 0.1  # seconds: reading the loss waits for a GPU, so not every epoch does
@@ -34,7 +35,7 @@ def training_bar(
 @contextmanager
 def phases_bar(console: Console | None = None) -> Iterator[Callable[[str, Training], None]]:
     """The same for a training in several phases: a line for each, under its name."""
-    console = console or Console(stderr=True)
+    console = console or Screen(stderr=True)
     if not console.is_terminal:
         yield _logged(console)
         return

@@ -12,12 +12,13 @@ from torch import Tensor
 
 import trellis
 from trellis.cli.arguments import Inputs, Json, Target, Weights
-from trellis.cli.aside import aside
+from trellis.cli.aside import aside, say
 from trellis.cli.fitting import Overwrite, check_folder, held_folder
-from trellis.cli.opened import Opened, is_folder, opened
+from trellis.cli.opened import Opened, input_files, is_folder, opened
 from trellis.cli.tables import print_change, print_json
 from trellis.errors import TrellisError
 from trellis.files import check_writable, replacing
+from trellis.saved.folder import own_files
 from trellis.saved.weights import read_tensors, write_weights
 
 arg = tyro.conf.arg
@@ -128,7 +129,9 @@ def prune(
 
     The second prunes a model that `trellis train` wrote; `trellis tune` then brings back accuracy.
     """  # noqa: E501  (an example must be one line to be copied)
-    _check_files(out, masks, folder=is_folder(target), overwrite=overwrite)
+    named = [Path(each) for each in (saliency, scope) if each.endswith((".json", ".safetensors"))]
+    read = input_files(target, weights, *named)
+    _check_files(out, masks, read, folder=is_folder(target), overwrite=overwrite)
     options: dict[str, Any] = {
         "method": method, "saliency": _saliency(saliency), "scope": _scope(scope),
         "consistent": {"auto": None, "yes": True, "no": False}[consistent],
@@ -157,9 +160,9 @@ def prune(
         )  # fmt: skip
     else:
         print_change(before, after)
-        print(repr(found))
+        say(repr(found))
         for path in filter(None, (out, masks)):
-            print(f"wrote {path}")
+            say(f"wrote {path}")
     return 0
 
 
@@ -181,12 +184,15 @@ def _scope(given: str) -> str | Mapping[str, int]:
     return counts
 
 
-def _check_files(out: Path | None, masks: Path | None, *, folder: bool, overwrite: bool) -> None:
+def _check_files(
+    out: Path | None, masks: Path | None, read: list[Path], *, folder: bool, overwrite: bool
+) -> None:
     if folder and out is not None:
         check_folder(out, overwrite=overwrite)
+        read = [*read, *own_files(out)]
     given = [path for path in (out, masks) if path is not None]
     for path in given[folder and out is not None :]:
-        check_writable(path)
+        check_writable(path, read)
     if len({path.resolve() for path in given}) < len(given):
         raise TrellisError(f"--out and --masks are both {str(given[0])!r}: name two files")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +21,8 @@ from trellis.paper.recordings import describe
 from trellis.report import write_page
 from trellis.report.model import Models, model_report, models_in
 from trellis.report.run import run_report
-from trellis.report.tested import from_built_in
+from trellis.report.tested import BUILT_IN, from_built_in
+from trellis.saved.folder import own_files
 from trellis.skeleton import Skeletons
 
 arg = tyro.conf.arg
@@ -37,8 +39,8 @@ Data = Annotated[
     str | None,
     arg(
         metavar="SOURCE",
-        help="Where the run's recordings are, if not where they were: for moving skeletons and, "
-        "with a model, for what it takes for what.",
+        help="Where the recordings of the run are: for moving skeletons and, with a model, for "
+        "what it takes for what. Only hands45 is read without it.",
     ),
 ]
 Out = Annotated[
@@ -77,7 +79,11 @@ def report(
     place = run / "report.html" if out is None else out
     if not run.is_dir():
         raise TrellisError(f"there is no folder {str(run)!r}: give a run or a model")
-    check_writable(place)
+    if out is None and place.is_symlink():  # in a folder that may be a stranger's
+        raise TrellisError(
+            f"{str(place)!r} is a symbolic link to {os.readlink(place)!r}: name the page with --out"
+        )
+    check_writable(place, _files_of(run, dense))
     if is_run(run):
         for name, value in {"dense": dense, "protocol": protocol, "fold": fold}.items():
             if value is not None:
@@ -91,14 +97,24 @@ def report(
     return 0
 
 
+def _files_of(run: Path, dense: Path | None) -> list[Path]:
+    """What a run or a model is made of, and its page is not."""
+    patterns = [f"{deep}{name}" for deep in ("", "*/") for name in ("*.json*", "*.safetensors")]
+    found = [path for pattern in (*patterns, "table.*") for path in run.glob(pattern)]
+    return found if dense is None else [*found, *own_files(dense)]
+
+
 def is_run(folder: Path) -> bool:
     """Whether it is one of `trellis reproduce` or `demo`, not a model's."""
     return (folder / "settings.json").exists()
 
 
 def of_run(folder: Folder, data: str | None = None, network: str | None = None) -> dict[str, Any]:
-    """What the page of a run shows, with its recordings if they can be had."""
-    if data is None and from_built_in(folder) and read_named(folder.path):
+    """What the page of a run shows, with recordings that are named or built in: a folder may be a
+    stranger's, and does not say what is read."""
+    if data is None and (
+        folder.settings.data != BUILT_IN or (from_built_in(folder) and read_named(folder.path))
+    ):
         return run_report(folder, None, network)
 
     def recordings() -> Skeletons | None:
@@ -119,13 +135,17 @@ def of_models(
     fold: str | None = None,
     skip_bad: bool = False,
 ) -> dict[str, Any]:
-    """What the page of a model shows, with the recordings it was trained on if they can be had."""
+    """What the page of a model shows, with recordings that are named, or those it was trained on
+    if they are built in: a folder may be a stranger's, and does not say what is read."""
     model = models.model
-    last = next((step for step in reversed(model.history) if step.get("source")), None)
-    if data is None and last is None:
-        return model_report(models, None, None)
-    own = last or {}
-    asked = str(own["source"]) if data is None else data
+    own: dict[str, Any] = next((step for step in reversed(model.history) if step.get("source")), {})
+    if data is None and own.get("source") != BUILT_IN:
+        for name, value in {"protocol": protocol, "fold": fold}.items():
+            if value is not None:
+                raise TrellisError(f"--{name} {value!r} divides --data: give a source, too")
+        why = f"{own['source']!r} is read only if it is named" if own else None
+        return model_report(models, None, None, why)
+    asked = BUILT_IN if data is None else data
     try:
         found = skeleton.load(
             asked, protocol=protocol_for(model, asked, protocol),

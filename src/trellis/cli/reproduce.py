@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
-from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from trellis import skeleton
+from trellis.cli.aside import Screen
 from trellis.cli.device import Device, Precision, chosen_device
 from trellis.cli.fitting import RecipeName
 from trellis.cli.sources import DataSource, Protocol, SkipBad
@@ -169,7 +169,7 @@ def cores() -> int:
 @contextmanager
 def live_bar() -> Iterator[Watch | None]:
     """A live line on stderr; nothing where stderr is no terminal."""
-    to = Console(stderr=True)
+    to = Screen(stderr=True)
     if not to.is_terminal:
         yield None
         return

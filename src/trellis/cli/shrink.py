@@ -22,8 +22,8 @@ from trellis.cli.shrink_folder import (
     check_run,
     folder_for,
     forget,
-    forget_finished,
     held_run,
+    killed_at_its_end,
     made_in,
     write_run,
 )
@@ -43,6 +43,7 @@ from trellis.errors import TrellisError
 from trellis.report.history import left_and_right, missed
 from trellis.report.model import model_report, models_in
 from trellis.skeleton import Fold, Skeletons
+from trellis.skeleton.readers.text import shown
 from trellis.skeleton.shrink import Course, Outcome, course_named, options_for
 from trellis.skeleton.shrink import shrink as shrunk
 from trellis.skeleton.shrink.course import LONGEST
@@ -178,7 +179,8 @@ def shrink(
     )  # fmt: skip
     with held_run(folder):
         check_run(folder, overwrite=overwrite)  # somebody may have come first
-        forget_finished(folder)
+        if overwrite and killed_at_its_end(folder):
+            forget(folder)  # it is asked for anew
         with phases_bar() as watch:
             make = partial(
                 shrunk, fresh, found, chosen, settings, sparsity=sparsity, keep=keep,
@@ -281,8 +283,8 @@ def _print(folder: Path, made: Outcome, data: Skeletons, fold: Fold, *, resumed:
     show(rows, to)
     lines = [
         "",
-        f"{described(data)}, fold {fold.name}: top-1 and mean-class on {len(fold.test):,} test "
-        f"recordings, trained on {len(fold.train):,}; one seed.",
+        f"{described(data)}, fold {shown(fold.name)}: top-1 and mean-class on "
+        f"{len(fold.test):,} test recordings, trained on {len(fold.train):,}; one seed.",
         *_fewer(made),
         *_mirrored(made),
         *left_out_lines(data),

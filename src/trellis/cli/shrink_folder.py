@@ -10,8 +10,8 @@ from pathlib import Path
 
 from trellis.errors import TrellisError
 from trellis.files import check_writable, remove_drafts, replacing
-from trellis.lock import locked
-from trellis.saved.folder import DESCRIPTION, TENSORS, is_saved
+from trellis.lock import locked, remove_stale_lock
+from trellis.saved.folder import DESCRIPTION, TENSORS, is_saved, tidy_folder
 from trellis.skeleton.shrink import Outcome
 from trellis.train import remove_checkpoint
 from trellis.train.checkpoint import Another
@@ -30,7 +30,8 @@ def folder_for(data: str, asked: str, seed: int, fold: str | None) -> Path:
 def check_run(folder: Path, *, overwrite: bool) -> None:
     """Refuse a folder that cannot be written to, or should not be, before anybody has waited."""
     _check_reachable(folder)
-    if finished(folder) and not overwrite:
+    if finished(folder) and not overwrite and not killed_at_its_end(folder):
+        remove_stale_lock(folder)
         raise TrellisError(
             f"{str(folder)!r} holds a finished run: name another folder with --out, or pass "
             "--overwrite"
@@ -80,15 +81,13 @@ def begun(folder: Path) -> bool:
     return any(folder.glob(_CHECKPOINTS))
 
 
-def forget_finished(folder: Path) -> None:
-    """Remove what a run that was killed at its very end has left: checkpoints older than its model.
+def killed_at_its_end(folder: Path) -> bool:
+    """Whether a run was killed when all was written: its checkpoints are older than its model.
     Newer ones are of a run under way that is to replace it, and it goes on."""
-    if not finished(folder):
-        return
+    if not (finished(folder) and begun(folder)):
+        return False
     written = (folder / MODEL / DESCRIPTION).stat().st_mtime_ns
-    for checkpoint in folder.glob(_CHECKPOINTS):
-        if checkpoint.stat().st_mtime_ns <= written:
-            remove_checkpoint(checkpoint)
+    return all(each.stat().st_mtime_ns <= written for each in folder.glob(_CHECKPOINTS))
 
 
 def forget(folder: Path) -> None:
@@ -118,7 +117,7 @@ def write_run(folder: Path, made: Outcome) -> None:
     """Write the models, and what a search tried. An old model goes as soon as a new dense one is
     there, and no sooner: a disk may be full."""
     for name in (DENSE, MODEL):  # of a run that was killed while it wrote
-        remove_drafts(folder / name, TENSORS, DESCRIPTION)
+        tidy_folder(folder / name)
     remove_drafts(folder, CURVE, PAGE)
     made.dense.save(folder / DENSE)
     (folder / MODEL / DESCRIPTION).unlink(missing_ok=True)  # no old model beside a new dense one

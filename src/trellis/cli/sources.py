@@ -9,6 +9,7 @@ import tyro
 
 from trellis.errors import TrellisError
 from trellis.skeleton import Fold, Skeletons
+from trellis.skeleton.readers.text import shown
 
 arg = tyro.conf.arg
 
@@ -85,7 +86,7 @@ def chosen_fold(data: Skeletons, wanted: str | None) -> Fold:
 
 def described(data: Skeletons) -> str:
     """The source's name; what a program made up is called so."""
-    return f"{data.source} (synthetic)" if data.synthetic else data.source
+    return f"{shown(data.source)} (synthetic)" if data.synthetic else shown(data.source)
 
 
 def left_out(data: Skeletons) -> list[str]:
@@ -93,6 +94,6 @@ def left_out(data: Skeletons) -> list[str]:
     if not data.left_out:
         return []
     count = len(data.left_out)
-    shown = [f"  {item.name}: {item.why}" for item in data.left_out[:5]]
+    first = [f"  {shown(item.name)}: {shown(item.why)}" for item in data.left_out[:5]]
     more = [f"  and {count - 5:,} more"] if count > 5 else []
-    return [f"left out: {count:,}", *shown, *more]
+    return [f"left out: {count:,}", *first, *more]

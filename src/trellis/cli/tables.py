@@ -10,6 +10,7 @@ from rich.box import HORIZONTALS
 from rich.console import Console
 from rich.table import Table
 
+from trellis.cli.aside import Screen
 from trellis.paths.audit import Audit
 
 NAME = 16  # the narrowest that a column of names may get
@@ -17,7 +18,7 @@ NAME = 16  # the narrowest that a column of names may get
 
 def console() -> Console:
     """On stdout. In a pipe or a log, as wide as the table is: nothing there is cut or folded."""
-    found = Console(file=sys.stdout, highlight=False, emoji=False, markup=False)
+    found = Screen(file=sys.stdout, highlight=False, emoji=False, markup=False)
     if not found.is_terminal:
         found.width = 1000
     return found
@@ -82,7 +83,8 @@ def print_change(before: Audit, after: Audit) -> None:
 
 
 def print_json(value: dict[str, Any]) -> None:
-    print(json.dumps(value, indent=2, allow_nan=False))
+    text = json.dumps(value, indent=2, allow_nan=False)
+    print(text.replace("\x7f", "\\u007f"))  # the one control character that JSON leaves as it is
 
 
 def percent(fraction: float) -> str:

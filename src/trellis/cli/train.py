@@ -136,7 +136,7 @@ def train(
     check_seed(seed)
     teaching, told = taught(teacher, teacher_weight, temperature)
     check_apart(out, source)
-    check_folder(out, overwrite=overwrite)
+    check_folder(out, overwrite=overwrite, resumes=True)
     data = skeleton.load(source, protocol=protocol, skip_bad=skip_bad, progress=True)
     chosen = chosen_fold(data, fold)
     options: dict[str, Any] = {
@@ -150,7 +150,7 @@ def train(
         seed=seed, **options,
     )  # fmt: skip
     checkpoint = out / CHECKPOINT
-    with held_folder(out, overwrite=overwrite):
+    with held_folder(out, overwrite=overwrite, resumes=True):
         resumed = checkpoint.exists()
         with training_bar("training") as watch:
             trained = skeleton.fit(

@@ -75,12 +75,12 @@ def tune(
     check_seed(seed)
     teaching, told = taught(teacher, teacher_weight, temperature)
     check_apart(out, data)
-    check_folder(out, overwrite=overwrite)
+    check_folder(out, overwrite=overwrite, resumes=True)
     protocol = protocol_for(recogniser, data, protocol)
     found = skeleton.load(data, protocol=protocol, skip_bad=skip_bad, progress=True)
     chosen = fold_for(recogniser, found, fold)
     checkpoint = out / CHECKPOINT
-    with held_folder(out, overwrite=overwrite):
+    with held_folder(out, overwrite=overwrite, resumes=True):
         resumed = checkpoint.exists()
         with training_bar("tuning") as watch:
             tuned = skeleton.fit(

@@ -22,7 +22,7 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import TrellisError
-from ..files import remove_drafts, replacing, write_tensors
+from ..files import read_whole, remove_drafts, replacing, write_tensors
 from ..lock import locked
 from ..train.provenance import versions
 from .settings import Data, Settings
@@ -85,7 +85,8 @@ def opened(path: Path, settings: Settings, data: Data) -> Iterator[Folder]:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise TrellisError(f"cannot make the folder {str(path)!r}: {error.strerror}") from error
+        why = "it is a file; name a folder" if path.exists() else error.strerror
+        raise TrellisError(f"cannot make the folder {str(path)!r}: {why}") from error
     with locked(path):
         folder = Folder(path, settings, data, versions())
         if (path / "settings.json").exists():
@@ -110,7 +111,7 @@ def stored(path: Path) -> Folder:
     """A run as it was left, finished or not."""
     file = path / "settings.json"
     try:
-        head = json.loads(file.read_text(encoding="utf-8"))
+        head = json.loads(read_whole(file))
         if head["format"] != FORMAT:
             raise TrellisError(
                 f"{str(file)!r} has format {head['format']!r}; this version reads {FORMAT}"
@@ -182,7 +183,7 @@ def _read_cells(path: Path, *, cut: bool) -> dict[str, Record]:
     """The finished cells. A last line without its end was being written when the run was killed:
     it is left out and, with ``cut``, off."""
     try:
-        content = path.read_bytes()
+        content = read_whole(path)
     except FileNotFoundError:
         return {}
     except OSError as error:

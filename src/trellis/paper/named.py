@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import TrellisError
+from ..files import read_whole
 from ..skeleton import Layout, Skeletons
 from ..skeleton.pose import mean_pose
 
@@ -49,7 +50,7 @@ def read_named(folder: Path) -> Named | None:
     if not path.exists():
         return None
     try:
-        given: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        given: dict[str, Any] = json.loads(read_whole(path))
         layout: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in given["layout"].items()
         }

@@ -46,6 +46,8 @@ def kept_of(
     path: Path, row: str, shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, tuple[Tensor, Tensor]] | None:
     """Places and values that a row's network keeps, by name; None where the file has none of it."""
+    if not path.is_file():  # a pipe would be read for ever
+        return None
     try:
         with safe_open(path, framework="pt") as file:
             if f"{row}/{next(iter(shapes))}/places" not in file.keys():  # noqa: SIM118

@@ -20,6 +20,7 @@ from .pruning import Bench, Job, Selection
 
 # Takes jobs, and returns a function that waits for what becomes of them, in their order.
 Begin = Callable[[Sequence[Job]], Callable[[], list[Selection]]]
+_SAFE = "PYTHONSAFEPATH"
 _WORTH = 100_000  # connections: a smaller network is pruned before another process has started
 
 
@@ -29,22 +30,37 @@ def pruning(architecture: Architecture, workers: int) -> Iterator[Begin]:
     if workers < 2 or architecture.connections < _WORTH:
         yield _here(architecture)
         return
-    # Not forked: a process that has used a GPU or threads must not be.
-    pool = ProcessPoolExecutor(
-        workers,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_start,
-        initargs=(architecture,),
-    )
+    with _no_code_from_here():
+        # Not forked: a process that has used a GPU or threads must not be.
+        pool = ProcessPoolExecutor(
+            workers,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_start,
+            initargs=(architecture,),
+        )
 
-    def begin(jobs: Sequence[Job]) -> Callable[[], list[Selection]]:
-        begun = [pool.submit(_select, job) for job in jobs]
-        return lambda: _results(begun)
+        def begin(jobs: Sequence[Job]) -> Callable[[], list[Selection]]:
+            begun = [pool.submit(_select, job) for job in jobs]
+            return lambda: _results(begun)
 
+        try:
+            yield begin
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _no_code_from_here() -> Iterator[None]:
+    """Have processes begin without the current folder on their path: before a worker is told its
+    parent's path, a ``struct.py`` in that folder would run. Python 3.10 does not know how."""
+    before = os.environ.get(_SAFE)
+    os.environ[_SAFE] = "1"
     try:
-        yield begin
+        yield
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        del os.environ[_SAFE]
+        if before is not None:
+            os.environ[_SAFE] = before
 
 
 def _results(begun: Sequence[Future[Selection]]) -> list[Selection]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import TrellisError
+from ..files import read_whole
 from .points import method, point
 
 Point = Mapping[str, Any]
@@ -23,7 +24,7 @@ def tried_in(path: Path) -> tuple[dict[str, Any], ...]:
     if not path.exists():
         return ()
     try:
-        points = json.loads(path.read_text(encoding="utf-8"))
+        points = json.loads(read_whole(path))
         for one in points:
             float(one["sparsity"]), int(one["kept"])
         return tuple(points)

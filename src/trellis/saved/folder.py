@@ -10,15 +10,20 @@
     {...}}, "tensors": SHA-256 of model.safetensors, "notes": {...}}``. The architecture of a
     model that is not ours is null.
 
-The JSON is written last, and names the other file by its hash: what a crash or a stray copy puts
-together is never taken for a model.
+The JSON names the other file by its hash: what a stray copy puts together is never taken for a
+model. Both files are written under other names, whole; then the JSON is moved into place, and then
+the tensors. Until the JSON is there the folder holds the old model, and from then on the new one: a
+process that is killed in between leaves the tensors under their other name, ``.model.safetensors.``
+and eight digits, where they are found by their hash.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -28,7 +33,7 @@ import torch
 from torch import Tensor
 
 from trellis.errors import TrellisError
-from trellis.files import check_writable, replacing
+from trellis.files import check_writable, drafts_of, read_whole, remove_drafts, replacing
 from trellis.masks import Masks
 from trellis.masks.file import pack, unpack
 from trellis.saved.weights import MASK, read_tensors, write_weights
@@ -69,10 +74,11 @@ def write_folder(
     try:
         path.mkdir(exist_ok=True)
     except OSError as error:
-        why = "it is a file" if path.is_file() else error.strerror
+        why = "it is a file; name a folder" if path.exists() else error.strerror
         raise TrellisError(f"cannot make the folder {str(path)!r}: {why}") from error
     try:
-        with replacing(path / TENSORS, path / DESCRIPTION) as [tensors, description]:
+        finish_save(path)
+        with replacing(path / DESCRIPTION, path / TENSORS) as [description, tensors]:
             packed = {MASK + n: torch.from_numpy(pack(m)) for n, m in (masks or {}).items()}
             write_weights(tensors, state, beside=packed)
             whole = head | {"tensors": _sha256(tensors), "notes": dict(notes)}
@@ -89,14 +95,11 @@ def read_folder(folder: str | PathLike[str]) -> Folder:
     if not path.is_dir():
         raise TrellisError(f"there is no folder {str(path)!r}: give one written by trellis.save")
     description = _description(path / DESCRIPTION)
-    stored = path / TENSORS
-    if not stored.is_file():
-        raise TrellisError(f"{str(path)!r} holds no model: there is no {TENSORS} in it")
-    try:
-        digest = _sha256(stored)
-    except OSError as error:
-        raise TrellisError(f"{str(stored)!r} cannot be read: {error.strerror}") from error
-    if digest != description["tensors"]:
+    stored = _stored(path, description["tensors"])
+    if stored is None:
+        stored = path / TENSORS
+        if not stored.is_file():
+            raise TrellisError(f"{str(path)!r} holds no model: there is no {TENSORS} in it")
         raise TrellisError(
             f"{str(stored)!r} is not the file that {DESCRIPTION} beside it was written with: it "
             "is damaged or of another model. Save or copy the folder again"
@@ -122,11 +125,49 @@ def is_saved(folder: str | PathLike[str]) -> bool:
     return Path(folder, DESCRIPTION).exists()
 
 
+def own_files(folder: str | PathLike[str]) -> list[Path]:
+    """The files of a model in a folder, whether they are there or not."""
+    return [Path(folder, TENSORS), Path(folder, DESCRIPTION)]
+
+
+def finish_save(folder: Path) -> None:
+    """Move the tensors of a save that was killed halfway into place; only for a folder's writer."""
+    if not drafts_of(folder / TENSORS):
+        return
+    try:
+        stored = _stored(folder, _description(folder / DESCRIPTION)["tensors"])
+    except TrellisError:  # there is no model
+        return
+    if stored is not None and stored.name != TENSORS:
+        with suppress(OSError):
+            os.replace(stored, folder / TENSORS)
+
+
+def tidy_folder(folder: Path) -> None:
+    """Finish a save that was killed, and remove what others left. Only for whoever alone writes
+    there."""
+    finish_save(folder)
+    remove_drafts(folder, TENSORS, DESCRIPTION)
+
+
+def _stored(folder: Path, digest: str) -> Path | None:
+    """The file of a model's tensors, by its hash."""
+    for path in (folder / TENSORS, *drafts_of(folder / TENSORS)):
+        try:
+            if path.is_file() and _sha256(path) == digest:
+                return path
+        except FileNotFoundError:  # moved into place, meanwhile
+            continue
+        except OSError as error:
+            raise TrellisError(f"{str(path)!r} cannot be read: {error.strerror}") from error
+    return None
+
+
 def _description(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _LONGEST:
             raise _damaged(path, f"it is longer than {_LONGEST:,} bytes")
-        found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+        found = json.loads(read_whole(path), parse_constant=_no_number)
     except FileNotFoundError:
         within = sorted(each.parent for each in path.parent.glob(f"*/{DESCRIPTION}"))
         instead = f"; {' and '.join(repr(str(each)) for each in within[:3])} do" if within else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from tests.ship.c.test_main import described, recogniser, recording
 from tests.ship.networks import paper
 from tests.ship.tools import tool
 from trellis.errors import TrellisError
-from trellis.ship.runtime import cache, compiler
+from trellis.ship.runtime import cache, compiler, library
 
 
 @pytest.fixture(autouse=True)
@@ -119,6 +120,99 @@ def test_a_cache_that_others_write_to_is_not_used(
     assert cache.folder() == tmp_path / "trellis"
     (tmp_path / "trellis").chmod(0o777)
     assert cache.folder() != tmp_path / "trellis"
+
+
+@pytest.fixture
+def anew() -> Iterator[None]:
+    """A compiler is looked for once in a process: here once more, and afterwards again."""
+    compiler.compiler.cache_clear()
+    yield
+    compiler.compiler.cache_clear()
+
+
+def test_no_code_of_the_current_folder_is_run(
+    anew: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither as a module nor through a path with an empty or relative entry."""
+    pytest.importorskip("ziglang", reason="missing package: ziglang (pip install ziglang)")
+    monkeypatch.chdir(tmp_path)
+    Path("ziglang.py").write_text("open('ran', 'w')\n")
+    Path("ziglang").mkdir()
+    Path("ziglang", "__init__.py").touch()
+    programs = [Path(name) for name in ("cc", "gcc", "clang", "as", "ld", "ziglang/zig")]
+    for path in programs:
+        path.write_text("#!/bin/sh\ntouch ran\n")
+        path.chmod(0o755)
+    monkeypatch.setattr(sys, "path", ["", str(tmp_path), *sys.path])
+    monkeypatch.delenv("CC", raising=False)
+    system = os.environ["PATH"]
+    monkeypatch.setenv("PATH", os.pathsep.join(["", ".", "ziglang"]))  # ziglang alone is left
+    assert Path(compiler.compiler().command[0]).name.startswith("zig")
+    assert not Path("ran").exists()
+    monkeypatch.setenv("PATH", os.pathsep.join(["", ".", system]))
+    monkeypatch.setenv("CC", Path(tool("gcc", "clang", "cc")).name)
+    compiler.compiler.cache_clear()
+    Path("one.c").write_text("int main(void) { return 0; }\n")
+    compiler.compiler().run(["-o", "one", "one.c"])
+    assert Path("one").exists() and not Path("ran").exists()
+
+
+@pytest.fixture
+def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache of one's own, and libraries that are not optimised."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(library, "FLAGS", tuple(f.replace("-O3", "-O0") for f in library.FLAGS))
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "others", "link", "owner"])
+def test_a_kept_library_that_cannot_be_trusted_is_built_again(
+    quick: None, damage: str, tmp_path: Path
+) -> None:
+    path = library.built()
+    content = path.read_bytes()
+    if damage == "empty":
+        path.write_bytes(b"")
+    elif damage == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    elif damage == "others":
+        path.chmod(0o666)
+    elif damage == "link":
+        path.rename(tmp_path / "elsewhere")
+        path.symlink_to(tmp_path / "elsewhere")
+    elif os.getuid() == 0:
+        os.chown(path, 12345, -1)
+    again = library.built()
+    assert not again.is_symlink() and again.stat().st_uid == os.getuid()
+    assert again.read_bytes()[:4] == content[:4] and not again.stat().st_mode & 0o022
+    library.library.cache_clear()
+    try:
+        assert library.library().trellis_open is not None
+    finally:
+        library.library.cache_clear()
+    written = again.stat().st_mtime_ns
+    assert library.built() == again and again.stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize("given", ['gcc "', "no-such-compiler", "false"])
+def test_what_cannot_be_called_as_a_compiler_is_told(
+    anew: None, given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", given)
+    with pytest.raises(TrellisError, match=f"CC={given!r}"):
+        compiler.compiler()
+
+
+def test_without_a_home_it_is_built_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert cache.folder().is_dir() and cache.private(cache.folder())
+    monkeypatch.setattr(Path, "home", lambda: Path("relative"))
+    assert cache.folder().is_absolute()
 
 
 def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

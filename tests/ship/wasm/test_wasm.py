@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ from tests.ship.tools import tool
 from tests.ship.wasm.node import under_node
 from trellis.errors import TrellisError
 from trellis.ship.recording import Recording
-from trellis.ship.wasm import Clip, Scene
+from trellis.ship.wasm import Clip, Scene, build
 from trellis.ship.wasm.build import packaged, toolchain
 
 # Fewer frames than chunks, as many, more than the memory it begins with holds.
@@ -99,8 +97,8 @@ def test_without_a_compiler_the_package_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     toolchain.cache_clear()
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(build, "zig", lambda: None)
+    monkeypatch.setattr(build, "program", lambda name: None)
     with pytest.raises(TrellisError, match="pip install ziglang"):
         trellis.export_wasm(nn.Linear(2, 2), torch.zeros(1, 2), tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from trellis import skeleton
 from trellis.cli.arguments import Inputs, Json, Target, Weights
-from trellis.cli.aside import aside
+from trellis.cli.aside import aside, say
 from trellis.cli.export.recogniser import described_input, lowered, recogniser_of
 from trellis.cli.opened import opened
 from trellis.cli.recogniser import fold_for, protocol_for
-from trellis.cli.sources import OwnFold, OwnProtocol, SkipBad, described
+from trellis.cli.sources import OwnFold, OwnProtocol, SkipBad, check_apart, described
 from trellis.cli.tables import percent, print_json
 from trellis.errors import TrellisError
 from trellis.ship.c.write import write_c
@@ -76,6 +76,8 @@ def c(
       cc -std=c99 -O2 -o device/model device/model.c device/main.c -lm
       device/model < wave.csv
     """
+    if data is not None:
+        check_apart(out, data)
     given = opened(target, inputs, weights)
     recogniser = recogniser_of(given, target)
     if data is None and (protocol, fold) != (None, None):
@@ -106,9 +108,9 @@ def c(
             }
         )  # fmt: skip
         return 0
-    print(f"wrote {written}")
+    say(f"wrote {written}")
     if accuracy is not None and parts is not None:
-        print(
+        say(
             f"top-1 {percent(accuracy['model'])} of the model, {percent(accuracy['exported'])} of "
             f"the tables in {values}, {accuracy['same']:,} of {accuracy['recordings']:,} named the "
             f"same; on {parts.where}"

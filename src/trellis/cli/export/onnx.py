@@ -11,14 +11,14 @@ import tyro
 
 import trellis
 from trellis.cli.arguments import Inputs, Json, Target, Weights
-from trellis.cli.aside import aside
+from trellis.cli.aside import aside, say
 from trellis.cli.export.recogniser import (
     described_input,
     example_of,
     recogniser_of,
     told_input,
 )
-from trellis.cli.opened import opened
+from trellis.cli.opened import input_files, opened
 from trellis.cli.tables import percent, print_json
 from trellis.files import check_writable
 from trellis.ship.compact import Compacted
@@ -47,7 +47,7 @@ def onnx(
       trellis export onnx shop.models:detector --weights pruned.safetensors --input 1x3x224x224 --out detector.onnx
     """  # noqa: E501  (an example must be one line to be copied)
     needed("onnx")
-    check_writable(out)
+    check_writable(out, input_files(target, weights))
     given = opened(target, inputs, weights)
     recogniser = recogniser_of(given, target)
     model, examples, notes = given.model, given.examples, {}
@@ -65,10 +65,10 @@ def onnx(
         found = asdict(written) | {"path": str(written.path), "target": target}
         print_json(found | {"compaction": small.report.to_dict(), "notes": notes})
         return 0
-    print(small.report)
-    print()
-    print(written)
+    say(small.report)
+    say()
+    say(written)
     if recogniser is not None:
-        print(told_input(recogniser, target))
-    print(f"{percent(written.zeros)} of its weights are zero. {SLOWER}.")
+        say(told_input(recogniser, target))
+    say(f"{percent(written.zeros)} of its weights are zero. {SLOWER}.")
     return 0

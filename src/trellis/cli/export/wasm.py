@@ -11,13 +11,13 @@ import tyro
 
 from trellis import skeleton
 from trellis.cli.arguments import Inputs, Json, Target, Weights
-from trellis.cli.aside import aside
+from trellis.cli.aside import aside, say
 from trellis.cli.data import number_of
 from trellis.cli.export.c import Values
 from trellis.cli.export.recogniser import described_input, lowered, recogniser_of
 from trellis.cli.opened import opened
 from trellis.cli.recogniser import fold_for, protocol_for
-from trellis.cli.sources import OwnFold, OwnProtocol, SkipBad, described
+from trellis.cli.sources import OwnFold, OwnProtocol, SkipBad, check_apart, described
 from trellis.cli.tables import print_json
 from trellis.errors import TrellisError
 from trellis.ship.prepare import prepared
@@ -87,6 +87,8 @@ def wasm(
       trellis export wasm small --out page --data csv:recordings --show wave/3 point/1
     """
     toolchain()  # raises where there is none, before anybody has waited
+    if data is not None:
+        check_apart(out, data)
     given = opened(target, inputs, weights)
     recogniser = recogniser_of(given, target)
     if data is None and (protocol, fold) != (None, None):
@@ -115,9 +117,9 @@ def wasm(
         counts = {"weights": written.weights, "multiplications": written.uses}
         print_json({"target": target, "out": str(out), "values": values, **counts, **about})
         return 0
-    print(f"wrote {written}")
+    say(f"wrote {written}")
     if scene is not None:
-        print(f"open {out / 'index.html'} in a browser; its recordings are from {scene.source}")
+        say(f"open {out / 'index.html'} in a browser; its recordings are from {scene.source}")
     return 0
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
-import shutil
-import sys
 import tempfile
 from dataclasses import dataclass
 from importlib.resources import files
@@ -14,7 +11,7 @@ from pathlib import Path
 from ...errors import TrellisError
 from ..c.model import header, source
 from ..recording import work
-from ..runtime.compiler import Compiler
+from ..runtime.compiler import Compiler, program, zig
 from ..tables.form import Tables
 
 # Square roots are an instruction: without an errno to set, nothing of the maths library is called.
@@ -37,11 +34,10 @@ class Toolchain:
 @functools.cache
 def toolchain() -> Toolchain:
     """``ziglang`` where it is installed, else clang with wasm-ld and the headers of wasi-libc."""
-    if importlib.util.find_spec("ziglang") is not None:
-        zig = (sys.executable, "-m", "ziglang")
-        cc = Compiler((*zig, "cc", "-target", "wasm32-wasi"), "ziglang")
-        return Toolchain(cc, Compiler((*zig, "wasm-ld"), "ziglang"))
-    clang, linker = shutil.which("clang"), shutil.which("wasm-ld")
+    if path := zig():
+        cc = Compiler((path, "cc", "-target", "wasm32-wasi"), "ziglang")
+        return Toolchain(cc, Compiler((path, "wasm-ld"), "ziglang"))
+    clang, linker = program("clang"), program("wasm-ld")
     if clang and linker:
         cc = Compiler((clang, "--target=wasm32-wasi", "--sysroot=/usr"), "clang")
         return Toolchain(cc, Compiler((linker,), "wasm-ld"))
