@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -15,9 +16,9 @@ from torch.utils import _pytree as pytree
 
 from ..devices import as_asked, on_cpu
 from ..errors import TrellisError
-from ..masks.plain import aliases, plain
+from ..masks.plain import aliases
 from .builder import TRUE
-from .export import decompose, describe, export, mutates
+from .export import decompose, describe, export, mutates, on_plain
 from .interpreter import Interpreter, UnknownOperation
 from .lean import lean, needed
 from .steps import Bias, Contract, Gate, Product, Source, Step
@@ -117,20 +118,22 @@ def trace(model: nn.Module | Trellis, example_inputs: Any = None) -> Trellis:
     if not isinstance(model, nn.Module):
         raise TrellisError(f"expected a torch.nn.Module or a traced trellis, got {model!r:.80}")
     model = unwrapped(model)
-    inputs = as_inputs(model, example_inputs)
-    with plain(model):
+
+    def read(seen: nn.Module) -> tuple[Interpreter, list[str], tuple[Any, ...]]:
+        inputs = as_inputs(seen, example_inputs)
         with as_asked():
-            inputs = one_sample(model, inputs)
-            program = export(model, inputs)
-        canonical = {name: first for first, names in aliases(model).items() for name in names}
-        flat = pytree.tree_leaves(tuple(inputs))
-        order = [name for name, _ in model.named_parameters()]
-        try:
-            found = None if mutates(program) else interpret(program, flat, canonical)
-        except UnknownOperation:
-            found = None
-        if found is None:
-            found = interpret(decompose(program), flat, canonical)
+            given = one_sample(seen, inputs)
+            program = export(seen, given, of=model)
+        canonical = {name: first for first, names in aliases(seen).items() for name in names}
+        flat = pytree.tree_leaves(given)
+        order = [name for name, _ in seen.named_parameters()]
+        found = None
+        if not mutates(program):
+            with suppress(UnknownOperation):
+                found = interpret(program, flat, canonical)
+        return found or interpret(decompose(program, model), flat, canonical), order, given
+
+    found, order, inputs = on_plain(model, read)
     if not found.outputs:
         raise TrellisError(
             f"{type(model).__name__} returns nothing that depends on its inputs "
