@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 from tests.masks.models import Symmetric, TinyGPT, held_in_every_way, mlp, random_masks, weight
 from trellis.errors import TrellisError
 from trellis.masks import aliases, plain, plain_tensors
+from trellis.masks.structure import Entangled
 
 
 def photograph(model: nn.Module) -> list[Any]:
@@ -108,26 +110,40 @@ def test_aliases_that_compute_with_different_values_are_different_tensors() -> N
     assert not torch.equal(tensors["0.weight"], tensors["1.weight"])
 
 
+@pytest.fixture(params=["a copy", "itself"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `plain` hands out, where both are possible."""
+    if request.param == "itself":
+        module = importlib.import_module("trellis.masks.plain")
+        monkeypatch.setattr(module, "structural_copy", refuse)
+
+
+def refuse(model: nn.Module) -> nn.Module:
+    raise Entangled
+
+
 def test_inside_plain_the_model_is_plain_and_computes_the_same() -> None:
     model = held_in_every_way().eval()
     x = torch.randn(3, 4)
     expected, tensors = model(x), plain_tensors(model)
-    with plain(model):
-        assert not any(parametrize.is_parametrized(module) for module in model.modules())
-        assert not prune.is_pruned(model)
-        assert dict(model.named_parameters()).keys() == tensors.keys()
-        assert set(map(type, model.modules())) == {nn.Sequential, nn.Linear, nn.BatchNorm1d}
-        assert weight(model, "5.0") is weight(model, "5.1")
-        assert "running_mean" in dict(model[6].named_buffers())
-        torch.testing.assert_close(model(x), expected)
+    with plain(model) as seen:
+        assert isinstance(seen, nn.Sequential)
+        assert not any(parametrize.is_parametrized(module) for module in seen.modules())
+        assert not prune.is_pruned(seen)
+        assert dict(seen.named_parameters()).keys() == tensors.keys()
+        assert set(map(type, seen.modules())) == {nn.Sequential, nn.Linear, nn.BatchNorm1d}
+        assert weight(seen, "5.0") is weight(seen, "5.1")
+        assert "running_mean" in dict(seen[6].named_buffers())
+        torch.testing.assert_close(seen(x), expected)
 
 
 def test_what_is_set_on_a_masked_module_inside_plain_is_gone_after() -> None:
     model = mlp()
     random_masks(model).apply(model)
-    with plain(model):
-        assert vars(model[0]).keys() == vars(nn.Linear(4, 5)).keys()
-        model[0].note = "seen"  # type: ignore[assignment]
+    with plain(model) as seen:
+        assert isinstance(seen, nn.Sequential)
+        assert vars(seen[0]).keys() == vars(nn.Linear(4, 5)).keys()
+        seen[0].note = "seen"  # type: ignore[assignment]
     assert not hasattr(model[0], "note")
 
 
@@ -136,8 +152,8 @@ def test_plain_has_the_state_dict_keys_of_the_unpruned_model_in_order() -> None:
     keys = list(model.state_dict())
     random_masks(model, ["0.weight", "3.bias"]).apply(model)
     prune.random_unstructured(model[3], "weight", amount=3)
-    with plain(model):
-        assert list(model.state_dict()) == keys
+    with plain(model) as seen:
+        assert list(seen.state_dict()) == keys
 
 
 @pytest.mark.parametrize("make", [mlp, TinyGPT, held_in_every_way])
@@ -145,8 +161,9 @@ def test_plain_restores_everything_on_success_and_on_failure(make: Any) -> None:
     model = make().train()
     next(model.children()).eval()  # a flag of its own
     before = photograph(model)
-    with plain(model):
-        assert not any(module.training for module in model.modules())
+    with plain(model) as seen:
+        assert not any(module.training for module in seen.modules())
+        assert (photograph(model) == before) == (seen is not model)
     assert photograph(model) == before
     with pytest.raises(ZeroDivisionError), plain(model):
         1 / 0  # noqa: B018
@@ -155,8 +172,8 @@ def test_plain_restores_everything_on_success_and_on_failure(make: Any) -> None:
 
 def test_a_plain_masked_model_exports_to_the_same_graph_as_the_dense_one() -> None:
     def graph(network: nn.Module) -> str:
-        with plain(network):
-            return torch.export.export(network, (torch.ones(2, 4),)).graph_module.code
+        with plain(network) as seen:
+            return torch.export.export(seen, (torch.ones(2, 4),)).graph_module.code
 
     model = mlp()
     dense = graph(model)
@@ -168,8 +185,8 @@ def test_a_plain_masked_model_exports_to_the_same_graph_as_the_dense_one() -> No
 def test_a_parametrized_root() -> None:
     layer = weight_norm(nn.Linear(2, 3))
     assert list(plain_tensors(layer)) == ["weight", "bias"]
-    with plain(layer):
-        assert type(layer) is nn.Linear
+    with plain(layer) as seen:
+        assert type(seen) is nn.Linear
 
 
 def test_lazy_layers_are_a_clear_error() -> None:

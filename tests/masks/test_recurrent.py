@@ -44,10 +44,11 @@ def test_masked_copied_plain_and_baked_compute_with_the_masked_weights(layer: nn
     assert masks_of(copied) == masks
     copied.double()
     torch.testing.assert_close(copied(X.double())[0].float(), expected)
-    with plain(layer):
-        assert list(layer.state_dict()) == keys
-        assert list(map(id, layer._flat_weights)) == list(map(id, layer.parameters()))
-        assert torch.equal(layer(X)[0], expected)
+    with plain(layer) as seen:
+        assert isinstance(seen, nn.RNNBase)
+        assert list(seen.state_dict()) == keys
+        assert list(map(id, seen._flat_weights)) == list(map(id, seen.parameters()))
+        assert torch.equal(seen(X)[0], expected)
     assert torch.equal(layer(X)[0], expected)
     masks.bake(layer)
     assert torch.equal(layer(X)[0], expected)
@@ -71,7 +72,7 @@ def test_training_moves_the_masked_layer(layer: nn.RNNBase) -> None:
 def test_torchs_masks_on_a_recurrent_layer(layer: nn.RNNBase) -> None:
     prune.l1_unstructured(layer, "weight_hh_l0", amount=2)
     expected = layer(X)[0]
-    with plain(layer):
-        assert torch.equal(layer(X)[0], expected)
+    with plain(layer) as seen:
+        assert torch.equal(seen(X)[0], expected)
     masks_of(layer).apply(layer)
     assert torch.equal(layer(X)[0], expected)

@@ -110,8 +110,9 @@ def test_torchs_masks_on_one_alias_only_are_told_apart_and_survive_apply() -> No
     both.apply(model)
     assert torch.equal(model(TOKENS), expected)
     assert masks_of(model) == both
-    with plain(model):
-        assert model.embed.weight is not model.head.weight
+    with plain(model) as seen:
+        assert isinstance(seen, TinyGPT)
+        assert seen.embed.weight is not seen.head.weight
     assert torch.equal(both.plain_state_dict(model)["head.weight"], model.head.weight)
     with pytest.raises(TrellisError, match=r"'embed.weight', 'head.weight'.*different masks"):
         both.bake(model)

@@ -129,9 +129,9 @@ def test_pruned_hard_all_that_is_kept_lives_by_its_derivatives(name: str, thousa
     assert report.kept == masks.kept <= masks.budget
     assert report.outputs_reached == dense_outputs
     kept = dict(masks)
-    with plain(model):
-        alive = live_by_autograd(model, inputs, kept, kept, draws=1)
-        reached = outputs_reached_by_autograd(model, inputs, kept, draws=1)
+    with plain(model) as seen:
+        alive = live_by_autograd(seen, inputs, kept, kept, draws=1)
+        reached = outputs_reached_by_autograd(seen, inputs, kept, draws=1)
     assert as_set(alive) == as_set(kept)
     assert reached == dense_outputs
 

@@ -158,8 +158,8 @@ class Masks(Mapping[str, Tensor]):
         mask share its memory.
         """
         masked: dict[str, Tensor] = {}
-        with plain(model), torch.no_grad():
-            state = dict(model.state_dict())
+        with plain(model) as seen, torch.no_grad():
+            state = dict(seen.state_dict())
         for group, masks in self._matched(model):
             bare = group[0][1].bare()
             values = {

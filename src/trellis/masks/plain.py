@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,9 @@ from trellis.masks.slots import (
     slots_of,
     tied,
 )
+from trellis.masks.structure import TRACING, Entangled, structural_copy
+
+R = TypeVar("R")
 
 
 def plain_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -51,21 +55,67 @@ def aliases(model: nn.Module) -> dict[str, list[str]]:
 
 @contextmanager
 def plain(model: nn.Module) -> Iterator[nn.Module]:
-    """For as long as this lasts, the model is plain and in eval mode.
+    """The model as if nothing had been registered on it, in eval mode.
 
-    Each parametrized or pruned tensor is swapped, in place, for an ordinary parameter of its
-    effective value (``requires_grad=False``) under its plain name; tied ones for one object.
-    Afterwards, whatever happened, every module has its class, hooks, parametrizations, buffers
-    and training flag back.
+    This is a copy of its structure over the same tensors (see `structural_copy`), so that other
+    threads may run the model meanwhile. In it each parametrized or pruned tensor is an ordinary
+    parameter of its effective value (``requires_grad=False``) under its plain name; tied ones are
+    one object.
+
+    Of a model that cannot be copied so (see `entangle`), this is the model itself, rearranged in
+    place. Afterwards, whatever happened, every module has its class, hooks, parametrizations,
+    buffers and training flag back; meanwhile only one thread may run it.
 
     >>> from torch.nn.utils.parametrizations import weight_norm
     >>> model = weight_norm(nn.Linear(2, 3))
-    >>> with plain(model):
-    ...     list(model.state_dict()), type(model).__name__, model.training
+    >>> with plain(model) as seen:
+    ...     list(seen.state_dict()), type(seen).__name__, seen.training
     (['weight', 'bias'], 'Linear', False)
     >>> type(model).__name__, model.training
     ('ParametrizedLinear', True)
     """
+    try:
+        seen = structural_copy(model) if not is_entangled(model) else model
+    except Entangled:
+        seen = model
+    if seen is model or is_entangled(model):  # others may have found out meanwhile
+        entangle(model)
+        with TRACING, _rearranged(model):
+            yield model
+    else:
+        with _rearranged(seen):
+            yield seen
+
+
+_ENTANGLED: weakref.WeakValueDictionary[int, nn.Module] = weakref.WeakValueDictionary()
+
+
+def entangle(model: nn.Module) -> None:
+    """Note that no copy can stand in for this model: from now on `plain` rearranges itself."""
+    _ENTANGLED[id(model)] = model
+
+
+def is_entangled(model: nn.Module) -> bool:
+    return _ENTANGLED.get(id(model)) is model
+
+
+def undisturbed(model: nn.Module, read: Callable[[], R]) -> R:
+    """What ``read`` finds in a model, while no other thread has rearranged it."""
+    if not is_entangled(model):
+        try:
+            found = read()
+        except Exception:
+            if not is_entangled(model):
+                raise
+        else:
+            if not is_entangled(model):
+                return found
+    with TRACING:
+        return read()
+
+
+@contextmanager
+def _rearranged(model: nn.Module) -> Iterator[None]:
     saved: list[tuple[nn.Module, type[nn.Module], dict[str, Any]]] = []
     with evaluating(model):
         swaps = _stand_ins(model)
@@ -73,7 +123,7 @@ def plain(model: nn.Module) -> Iterator[nn.Module]:
             for module, stand_ins in swaps.values():
                 saved.append((module, module.__class__, dict(module.__dict__)))
                 _swap(module, stand_ins)
-            yield model
+            yield
         finally:
             for module, kind, attributes in saved:
                 module.__class__ = kind

@@ -10,7 +10,7 @@ says where it went and what it is worth.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +20,7 @@ from torch.nn.utils import parametrize, prune
 
 from trellis.errors import TrellisError
 from trellis.masks.parametrization import Mask
+from trellis.masks.structure import TRACING, Entangled, structural_copy
 
 # Registering anything on a tensor takes it out of its module's dict of parameters, and with it
 # goes the order. Applying our masks writes the order down here, in the module itself.
@@ -91,9 +92,9 @@ class Slot:
 
     def _through(self, transforms: Iterable[nn.Module]) -> Tensor:
         values = self.sources
-        with torch.no_grad(), evaluating(*self.transforms):
+        with torch.no_grad():
             for transform in transforms:
-                values = (transform(*values),)
+                values = (_evaluated(transform, values),)
         (value,) = values
         return value
 
@@ -182,6 +183,21 @@ def evaluating(*modules: nn.Module) -> Iterator[None]:
     finally:
         for module, training in flags:
             module.training = training
+
+
+def _evaluated(transform: nn.Module, values: tuple[Tensor, ...]) -> Tensor:
+    """What a parametrization makes of tensors in eval mode. Where that is not its mode, a copy is
+    asked: another thread may be training."""
+    if isinstance(transform, Mask) or not any(m.training for m in transform.modules()):
+        result: Tensor = transform(*values)
+        return result
+    try:
+        asked = structural_copy(transform)
+    except Entangled:
+        asked = transform
+    with TRACING if asked is transform else nullcontext(), evaluating(asked):
+        result = asked(*values)
+        return result
 
 
 def _same(a: Tensor | None, b: Tensor | None) -> bool:

@@ -41,8 +41,8 @@ def save(
     """
     masks = _masks(model)
     if masks is None:
-        with plain(model):
-            state = dict(model.state_dict())
+        with plain(model) as seen:
+            state = dict(seen.state_dict())
     else:
         state = masks.plain_state_dict(model)
     name, architecture = name_of(model), None
@@ -111,8 +111,8 @@ def _loaded(saved: Folder, model: Model) -> Model:
                 f"{name!r} has a parametrization of its own in the model to load into, and a "
                 "folder holds plain weights: load into the model without it"
             )
-    with plain(model):
-        state = fitted(saved.path, saved.tensors, saved.aliases, model)
+    with plain(model) as seen:
+        state = fitted(saved.path, saved.tensors, saved.aliases, seen)
     for name in saved.masks or ():
         if name not in named:
             raise TrellisError(

@@ -31,8 +31,8 @@ def load_weights(model: nn.Module, path: Path) -> None:
         raise TrellisError(f"{str(path)!r} holds masks, not weights: pass it as --masks")
     # The weights of a saved model are 0 where its masks keep nothing, so these add nothing here.
     given = {name: tensor for name, tensor in given.items() if not name.startswith(MASK)}
-    with plain(model):
-        given = fitted(path, given, metadata, model)
+    with plain(model) as seen:
+        given = fitted(path, given, metadata, seen)
     # Outside, so that a factory's own parametrizations are still there to be told.
     if missing := [name for name in given if name not in model.state_dict()]:
         raise TrellisError(

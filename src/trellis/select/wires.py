@@ -86,8 +86,8 @@ def _one(step: steps.Step, x: Units) -> Units:
     if isinstance(step, steps.Mix):
         rest = [d for d in range(ndim) if d not in step.dims]
         size = [1 if d in step.dims else x.shape[d] for d in range(ndim)]
-        mixed = x.transpose((*rest, *step.dims, ndim)).reshape((*size, -1))
-        return np.broadcast_to(_trim(mixed), (*x.shape[:-1], mixed.shape[-1]))
+        mixed = _trim(x.transpose((*rest, *step.dims, ndim)).reshape((*size, -1)))
+        return np.broadcast_to(mixed, (*x.shape[:-1], mixed.shape[-1]))
     assert isinstance(step, steps.Fixed)  # by a constant: wires where it is not zero
     weight = step.matrix.cpu().numpy() != 0  # (B, N, K)
     b, m, k, _ = x.shape

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TrellisError
+from ..masks.plain import undisturbed
 from ..masks.slots import named_slots, tied
 from .steps import Contract, Fixed, Step
 from .trellis import Trellis, names_in
@@ -41,6 +42,10 @@ def _nonzero(weight: Tensor) -> Tensor:
 
 def current(net: Trellis) -> Current:
     """Read the model that was traced."""
+    return undisturbed(net.model, lambda: _current(net))
+
+
+def _current(net: Trellis) -> Current:
     weights: dict[str, Tensor] = {}
     masks: dict[str, Tensor] = {}
     for group in tied(named_slots(net.model), masked=True):

@@ -2,54 +2,168 @@
 
 from __future__ import annotations
 
+import builtins
+import functools
 import io
 import logging
+import math
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from typing import Any, TextIO, TypeVar
 
 import torch
-from torch import nn
-from torch.export import ExportedProgram
+from torch import Tensor, nn
+from torch.export import ExportedProgram, _trace
+from torch.export.graph_signature import InputKind
+from torch.fx import _symbolic_trace
 
 from ..errors import TrellisError
+from ..masks.plain import entangle, plain
+from ..masks.structure import TRACING, Entangled
 from .failure import first_line, place
 from .registry import RULES, key
 
-_ONE_AT_A_TIME = threading.Lock()  # torch.export keeps what it is doing in global variables
+R = TypeVar("R")
 
 
-def export(model: nn.Module, inputs: Sequence[Any], dynamic_shapes: Any = None) -> ExportedProgram:
-    """Export a model that is already plain and in eval mode.
+def on_plain(model: nn.Module, work: Callable[[nn.Module], R]) -> R:
+    """What ``work`` makes of the plain model: of a copy of its structure, so that other threads may
+    run the model meanwhile. If that proves no good stand-in, of the model itself."""
+    try:
+        with plain(model) as seen:
+            return work(seen)
+    except Entangled:
+        entangle(model)
+    with plain(model) as seen:
+        return work(seen)
+
+
+def export(
+    model: nn.Module, inputs: Sequence[Any], dynamic_shapes: Any = None, *, of: nn.Module
+) -> ExportedProgram:
+    """Export a model that is already plain and in eval mode, as `on_plain` hands it out; ``of`` is
+    the model that it stands in for.
 
     Attention's fused fast path is switched off: it hides which weights are used where.
     ``dynamic_shapes`` is `torch.export`'s: which sizes of the inputs stay open.
+
+    Raises:
+        Entangled: ``model`` is a copy, and its forward() reaches around it to ``of``.
     """
-    with _ONE_AT_A_TIME:
-        return _export(model, inputs, dynamic_shapes)
-
-
-def _export(model: nn.Module, inputs: Sequence[Any], dynamic_shapes: Any) -> ExportedProgram:
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with _quiet(), warnings.catch_warnings(), torch.enable_grad():
-            warnings.simplefilter("ignore")
-            return torch.export.export(
+        with alone(of), _quiet(), torch.enable_grad():
+            program = torch.export.export(
                 model, tuple(inputs), dynamic_shapes=dynamic_shapes, strict=False
             )
     except TrellisError:
         raise
     except Exception as error:
+        if model is not of and _only_copy_fails(model, inputs, of):
+            raise Entangled from error
         raise TrellisError(
             f"torch.export cannot trace {type(model).__name__} with inputs {describe(inputs)}: "
             f"{type(error).__name__}{place(error, model)}: {_reason(error)}"
         ) from error
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
+    if model is not of and _strays(program, of):
+        raise Entangled
+    return program
+
+
+def _only_copy_fails(copied: nn.Module, inputs: Sequence[Any], model: nn.Module) -> bool:
+    """Whether a copy cannot be run at all, and the model may be. It is run as it is, which does
+    others no harm, unless that would change what it counts in training."""
+    in_training = any(module.training for module in model.modules())
+    return not _runs(copied, inputs) and (in_training or _runs(model, inputs))
+
+
+def _runs(model: nn.Module, inputs: Sequence[Any]) -> bool:
+    said = redirect_stdout(_Said(sys.stdout)), redirect_stderr(_Said(sys.stderr))
+    try:
+        with TRACING, said[0], said[1], torch.no_grad():
+            model(*inputs)
+        return True
+    except Exception:
+        return False
+
+
+def _strays(program: ExportedProgram, model: nn.Module) -> bool:
+    """Whether constants of the graph are tensors of the model: it reached them around its copy."""
+    constants = [
+        program.constants.get(spec.target)
+        for spec in program.graph_signature.input_specs
+        if spec.kind == InputKind.CONSTANT_TENSOR and spec.target is not None
+    ]
+    found = {_storage(t) for t in constants if isinstance(t, Tensor)} - {0}
+    if not found:
+        return False
+    return any(_storage(t) in found for t in (*model.parameters(), *model.buffers()))
+
+
+def _storage(tensor: Tensor) -> int:
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except (NotImplementedError, RuntimeError):  # sparse tensors have none
+        return 0
+
+
+@contextmanager
+def alone(model: nn.Module) -> Iterator[None]:
+    """Let this thread trace, and no other; and let no other see that it does.
+
+    While torch traces, it patches `nn.Module` and Python's own functions, sets global flags and
+    switches off fast kernels, all of which other threads would meet as they run their models. Here
+    the patches are in force in this thread alone.
+    """
+    mine = threading.get_ident()
+
+    def here(new: Callable[..., Any], others: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(new)
+        def chosen(*args: Any, **kwargs: Any) -> Any:
+            return (new if threading.get_ident() == mine else others)(*args, **kwargs)
+
+        return chosen
+
+    class Patcher(_symbolic_trace._Patcher):
+        """As torch's, for this thread."""
+
+        def patch(self, frame_dict: Any, name: str, new_fn: Any, deduplicate: bool = True) -> None:
+            others = frame_dict.get(name, getattr(builtins, name, None))
+            super().patch(frame_dict, name, here(new_fn, others), deduplicate)
+
+        def patch_method(self, cls: type, name: str, new_fn: Any, deduplicate: bool = True) -> None:
+            super().patch_method(cls, name, here(new_fn, getattr(cls, name)), deduplicate)
+
+    @contextmanager
+    def builtin_functions() -> Iterator[None]:
+        usual = max, min, math.pow
+        with overriding():
+            builtins.max, builtins.min = here(max, usual[0]), here(min, usual[1])
+            math.pow = here(math.pow, usual[2])
+            yield
+
+    with TRACING, ExitStack() as stack, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+
+        def patch(module: Any, name: str, new: Any) -> None:
+            if hasattr(module, name):  # which are torch's own affairs, and may change
+                stack.callback(setattr, module, name, getattr(module, name))
+                setattr(module, name, new)
+
+        patch(_symbolic_trace, "_Patcher", Patcher)
+        overriding = getattr(_trace, "_override_builtin_ops", nullcontext)
+        patch(_trace, "_override_builtin_ops", builtin_functions)
+        for name in ("is_compiling", "is_exporting"):
+            if usual := getattr(torch.compiler, name, None):
+                patch(torch.compiler, name, here(usual, lambda: False))
+        usual = torch.backends.mha.get_fastpath_enabled
+        patch(torch.backends.mha, "get_fastpath_enabled", here(lambda: False, usual))
+        if all(p.device.type == "cpu" for p in model.parameters()):
+            # Made for operations that choose a kernel as they are traced: on the CPU none do.
+            patch(_trace, "_ignore_backend_decomps", nullcontext)
+        yield
 
 
 def _reason(error: Exception) -> str:
@@ -64,6 +178,18 @@ def _reason(error: Exception) -> str:
     )
 
 
+class _Said(io.StringIO):
+    """What one thread writes; that of others goes on to ``others``."""
+
+    def __init__(self, others: TextIO) -> None:
+        super().__init__()
+        self.mine, self.others = threading.get_ident(), others
+
+    def write(self, text: str) -> int:
+        mine = threading.get_ident() == self.mine
+        return super().write(text) if mine else self.others.write(text)
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
     """While it exports, torch logs the traceback of an input that does not fit, and prints the
@@ -72,7 +198,7 @@ def _quiet() -> Iterator[None]:
     loggers = [log for log in map(logging.getLogger, names) if not log.disabled]
     for logger in loggers:
         logger.disabled = True
-    said, graph = io.StringIO(), ""
+    said, graph = _Said(sys.stderr), ""
     try:
         with redirect_stderr(said):
             yield
@@ -94,15 +220,14 @@ def mutates(program: ExportedProgram) -> bool:
     )
 
 
-def decompose(program: ExportedProgram) -> ExportedProgram:
+def decompose(program: ExportedProgram, of: nn.Module) -> ExportedProgram:
     """Rewrite in-place and composite operations, except those that have a rule of their own."""
     table = torch.export.default_decompositions()
     for op in list(table.keys()):
         if key(op) in RULES:
             table.pop(op)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with alone(of):
             rewritten: ExportedProgram = program.run_decompositions(table)
             return rewritten
     except Exception as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -15,9 +16,10 @@ from torch.utils import _pytree as pytree
 
 from ..devices import as_asked, on_cpu
 from ..errors import TrellisError
-from ..masks.plain import aliases, plain
+from ..masks.plain import aliases
+from ..masks.structure import Entangled
 from .builder import TRUE
-from .export import decompose, describe, export, mutates
+from .export import decompose, describe, export, mutates, on_plain
 from .interpreter import Interpreter, UnknownOperation
 from .lean import lean, needed
 from .steps import Bias, Contract, Either, Gate, Product, Reshape, Source, Step
@@ -126,15 +128,19 @@ def trace(model: nn.Module | Trellis, example_inputs: Any = None) -> Trellis:
     if not isinstance(model, nn.Module):
         raise TrellisError(f"expected a torch.nn.Module or a traced trellis, got {model!r:.80}")
     model = unwrapped(model)
-    inputs = as_inputs(model, example_inputs)
-    with plain(model):
+
+    def read(seen: nn.Module) -> Traced:
+        inputs = as_inputs(seen, example_inputs)
         with as_asked():
-            inputs = one_sample(model, inputs)
-            program = export(model, inputs)
-        canonical = {name: first for first, names in aliases(model).items() for name in names}
-        flat = pytree.tree_leaves(tuple(inputs))
-        order = [name for name, _ in model.named_parameters()]
-        found = interpret(program, flat, canonical)
+            given = one_sample(seen, inputs)
+            program = export(seen, given, of=model)
+        canonical = {name: first for first, names in aliases(seen).items() for name in names}
+        order = [name for name, _ in seen.named_parameters()]
+        found = interpret(program, pytree.tree_leaves(given), canonical, of=model)
+        return Traced(found, order, given, canonical)
+
+    first = on_plain(model, read)
+    found, order, inputs = first.found, first.order, first.inputs
     if not found.outputs:
         raise TrellisError(
             f"{type(model).__name__} returns nothing that depends on its inputs "
@@ -142,9 +148,13 @@ def trace(model: nn.Module | Trellis, example_inputs: Any = None) -> Trellis:
         )
     net = assemble(model, found, order, inputs)
     tried = None
-    if net.gated:
-        with plain(model), as_asked():
-            tried = token_by_token(model, inputs, found, net.uses, canonical)
+    if net.gated and found.build.vocabularies:
+
+        def read_again(seen: nn.Module) -> Interpreter | None:
+            with as_asked():
+                return token_by_token(seen, first, net.uses, of=model)
+
+        tried = on_plain(model, read_again)
     if tried is None:
         return net
     exact = assemble(model, tried, order, inputs)
@@ -152,17 +162,25 @@ def trace(model: nn.Module | Trellis, example_inputs: Any = None) -> Trellis:
                    offsets=exact.offsets, scoring=net.wired, cache={})  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Traced:
+    """A model walked through once: what was found, the order of its parameters, one sample of its
+    inputs, and for every name of a parameter its first."""
+
+    found: Interpreter
+    order: list[str]
+    inputs: tuple[Any, ...]
+    canonical: dict[str, str]
+
+
 def token_by_token(
-    model: nn.Module,
-    inputs: tuple[Any, ...],
-    found: Interpreter,
-    uses: int,
-    canonical: dict[str, str],
+    model: nn.Module, first: Traced, uses: int, *, of: nn.Module
 ) -> Interpreter | None:
     """The same model over a batch of token assignments (see :mod:`.tokens`), its outputs joined;
     None where there are no tokens, or where that is too much to try."""
-    tensors = [x for x in inputs if isinstance(x, Tensor)]
-    if not found.build.vocabularies or len(tensors) != len(inputs):
+    found = first.found
+    tensors = [x for x in first.inputs if isinstance(x, Tensor)]
+    if len(tensors) != len(first.inputs):
         return None
     looked_up = {
         place: found.build.vocabularies[signal.id]
@@ -176,7 +194,10 @@ def token_by_token(
     if one_sample(model, pair) is pair:  # the first dimension is not a batch
         return None
     try:
-        tried = interpret(export(model, batch), list(batch), canonical, one_row=True)
+        program = export(model, batch, of=of)
+        tried = interpret(program, list(batch), first.canonical, of=of, one_row=True)
+    except Entangled:
+        raise
     except TrellisError:  # tokens that are computed with before they are looked up
         return None
     tried.outputs = [tried.build.reduce(out, [0], keepdim=True) for out in tried.outputs]
@@ -195,18 +216,22 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def interpret(
-    program: Any, flat: list[Any], canonical: dict[str, str], *, one_row: bool = False
+    program: Any,
+    flat: list[Any],
+    canonical: dict[str, str],
+    *,
+    of: nn.Module,
+    one_row: bool = False,
 ) -> Interpreter:
     """Walk an exported program, rewritten first where it changes tensors in place or has
     operations without a rule."""
-    try:
-        if not mutates(program):
-            interpreter = Interpreter(program, flat, canonical, one_row=one_row)
-            interpreter.run()
-            return interpreter
-    except UnknownOperation:
-        pass
-    interpreter = Interpreter(decompose(program), flat, canonical, one_row=one_row)
+    if not mutates(program):
+        with suppress(UnknownOperation):
+            return walked(Interpreter(program, flat, canonical, one_row=one_row))
+    return walked(Interpreter(decompose(program, of), flat, canonical, one_row=one_row))
+
+
+def walked(interpreter: Interpreter) -> Interpreter:
     interpreter.run()
     return interpreter
 

@@ -3,6 +3,8 @@ readers, Python's and C's."""
 
 from __future__ import annotations
 
+import dataclasses
+import random
 import struct
 import zlib
 from pathlib import Path
@@ -21,6 +23,8 @@ from trellis.errors import TrellisError
 from trellis.ship.format import read_bytes, to_bytes
 from trellis.ship.runtime.library import library
 from trellis.ship.tables import interpreted, tables
+from trellis.ship.tables.activation import Activation
+from trellis.ship.tables.form import Step, Tables
 from trellis.ship.tables.quantise import stored
 
 FIELDS = ("fan", "count", "bias", "scale", "terms", "others", "weights", "offsets", "outs", "adds")
@@ -116,6 +120,99 @@ def test_both_readers_agree_on_dishonest_files(small: bytes, kernel: None) -> No
         assert accepted_by_c(data) == outcome
         outcomes[outcome] += 1
     assert min(outcomes.values()) > 20  # both happened, so that agreement says something
+
+
+# Parts of numbers that are infinite, NaN, the largest, or counts that overflow.
+PIECES = (
+    b"\xff\xff\xff\xff", b"\0\0\x80\x7f", b"\0\0\xc0\x7f", b"\x80\x7f", b"\x7f\x7f", b"\0\x7c",
+    b"\xff\xff\x7f\x7f", b"\0\0\0\0", b"\1\0\0\0", b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"\x80\xff",
+)  # fmt: skip
+
+
+def mutated(body: bytes, rng: random.Random) -> bytes:
+    changed = bytearray(body)
+    for _ in range(rng.randint(1, 3)):
+        place = rng.randrange(len(changed))
+        piece = rng.choice([*PIECES, rng.randbytes(1), rng.randbytes(1), rng.randbytes(1)])
+        rest = place + len(piece) * (rng.random() < 0.9)  # else it is put in between
+        changed[place : rest + (rng.random() < 0.05)] = piece
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("values", ["fp32", "fp16", "int8"])
+@pytest.mark.parametrize("network", ["cnn", "gcn", "transformer"])
+def test_both_readers_agree_on_mutations(network: str, values: str, kernel: None) -> None:
+    torch.manual_seed(0)
+    data, rng = to_bytes(stored(tables(*NETWORKS[network]()), values)), random.Random(0)
+    outcomes = {True: 0, False: 0}
+    for _ in range(60 if len(data) > 10_000 else 200):
+        broken = sealed(data, mutated(tables_of(data), rng))
+        outcome = accepted_by_python(broken)
+        assert accepted_by_c(broken) == outcome
+        outcomes[outcome] += 1
+    assert min(outcomes.values()) > 1
+
+
+def one_step(**changes: object) -> bytes:
+    """Two sums of one term each, and one of none."""
+    step = Step(
+        "sum", Activation("none"), np.array([0, 1, 1]), np.array([1, 1, 1]),
+        np.ones(3, np.float32), np.ones(3, np.float32), np.zeros(2, np.int64),
+        np.zeros(0, np.int64), np.array([127, -127], np.int8), np.array([0, 0, 1]),
+        np.array([2, 3, 4]),
+    )  # fmt: skip
+    step = dataclasses.replace(step, **changes)  # type: ignore[arg-type]
+    return to_bytes(Tables(((2,),), ((3,),), 5, (step,), np.array([2, 3, 4]), "int8"))
+
+
+@pytest.mark.parametrize(
+    "changes, sound",
+    [
+        ({}, True),
+        ({"scale": np.array([1, 2.0**120, 1], np.float32)}, True),
+        ({"scale": np.array([1, 2.0**121, 1], np.float32)}, True),
+        ({"scale": np.array([1, 2.0**122, 1], np.float32)}, False),
+        ({"scale": np.array([2.0**127, 1, 1], np.float32)}, True),  # of no weight
+        ({"scale": np.array([1, 1, np.inf], np.float32)}, False),
+        ({"scale": np.array([1, 1, np.nan], np.float32)}, False),
+        ({"scale": np.array([1, 2.0**-149, 1], np.float32) * 0}, True),
+        ({"bias": np.array([1, np.inf, 1], np.float32)}, False),
+        ({"offsets": np.array([4, 0, 1])}, True),
+        ({"offsets": np.array([5, 0, 1])}, False),  # nothing is read there, and yet
+        ({"act": Activation("none", np.nan)}, False),
+    ],
+)
+def test_both_readers_agree_on_values_and_offsets(
+    changes: dict[str, object], sound: bool, kernel: None
+) -> None:
+    data = one_step(**changes)
+    assert (accepted_by_python(data), accepted_by_c(data)) == (sound, sound)
+
+
+def test_values_of_another_kind_are_refused(tmp_path: Path, kernel: None) -> None:
+    data = one_step()
+    (length,) = struct.unpack_from("<I", data, 20)
+    meta = data[44 : 44 + length].replace(b"int8", b"fp32")
+    head = data[:20] + struct.pack("<II", len(meta), zlib.crc32(meta)) + data[28:40]
+    path = tmp_path / "other.trellis"
+    path.write_bytes(head + struct.pack("<I", zlib.crc32(head)) + meta + data[44 + length :])
+    assert not accepted_by_python(path.read_bytes())
+    with pytest.raises(TrellisError, match=r"no sound \.trellis file"):
+        trellis.Runtime(path)
+
+
+def test_the_largest_weights_are_written_as_what_can_be_read(kernel: None) -> None:
+    layer = nn.Linear(2, 2)
+    for weight in (3.3e38, 3.4028234e38):
+        nn.init.constant_(layer.weight, weight)
+        found = tables(layer, torch.zeros(1, 2))
+        for values in ("fp32", "fp16", "int8"):
+            if values == "fp16" and weight > 3.4e38:  # it would be rounded up, to infinity
+                with pytest.raises(TrellisError, match="too large"):
+                    stored(found, values)
+            else:
+                data = to_bytes(stored(found, values))
+                assert accepted_by_python(data) and accepted_by_c(data)
 
 
 def test_sealed_is_what_it_seems(small: bytes) -> None:

@@ -110,9 +110,7 @@ def program(tables: Tables) -> str:
     text = packaged("recording_main.c" if recognises else "rows_main.c")
     parts = packaged("frame.h") + "\n" + packaged("lines.h")
     if not recognises:  # what names of columns are for
-        begin, end = parts.index("/* The names of columns"), parts.index("/* One frame from a line")
-        parts = parts[:begin] + parts[end:]
-        begin, end = parts.index("/* How many words"), parts.index("/* One frame from a line")
+        begin, end = parts.index("/* How many cells"), parts.index("/* One frame from a line")
         parts = parts[:begin] + parts[end:]
     return LICENCE + text.replace("@INCLUDES@", parts)
 

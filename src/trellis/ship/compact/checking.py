@@ -20,8 +20,8 @@ NEAR = {torch.float64: 1e-8, torch.float32: 1e-3}
 def check(network: Network, small: Compacted) -> None:
     """Run both: a compacted network that computes something else is never handed out."""
     given = pytree.tree_unflatten(network.probes, network.nesting)
-    with plain(network.model), torch.no_grad():
-        expected = _tensors(network.model(*given))
+    with plain(network.model) as model, torch.no_grad():
+        expected = _tensors(model(*given))
         found = _tensors(small(*given))
     for want, have in zip(expected, found, strict=True):
         if want.shape != have.shape:

@@ -14,10 +14,12 @@ from ...trace.export import export
 from ...trace.trellis import one_sample
 
 
-def exported(model: nn.Module, inputs: tuple[Any, ...]) -> tuple[ExportedProgram, bool]:
+def exported(
+    model: nn.Module, inputs: tuple[Any, ...], *, of: nn.Module
+) -> tuple[ExportedProgram, bool]:
     """Export a plain model for one sample, the batch left open where the first dimension is one.
 
-    Says whether it is.
+    Says whether it is. ``of`` as for `export`.
     """
     tensors = all(isinstance(x, Tensor) and x.ndim and x.shape[0] == 1 for x in inputs)
     if inputs and tensors:
@@ -25,13 +27,13 @@ def exported(model: nn.Module, inputs: tuple[Any, ...]) -> tuple[ExportedProgram
         if one_sample(model, twice)[0].shape[0] == 1:
             shapes = [{0: Dim.AUTO} for _ in twice]
             try:
-                program = export(model, twice, _keyed(model, shapes))
+                program = export(model, twice, _keyed(model, shapes), of=of)
             except TrellisError:
-                return export(model, inputs), False
+                return export(model, inputs, of=of), False
             first = next(n for n in program.graph.nodes if is_input(program, n))
             if not isinstance(first.meta["val"].shape[0], int):
                 return program, True
-    return export(model, inputs), False
+    return export(model, inputs, of=of), False
 
 
 def _keyed(model: nn.Module, shapes: list[Any]) -> Any:

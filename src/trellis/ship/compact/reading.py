@@ -15,11 +15,11 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from ...errors import TrellisError
-from ...masks.plain import aliases, plain
+from ...masks.plain import aliases, undisturbed
 from ...masks.slots import named_slots
 from ...paths.liveness import Liveness, liveness, propagate
 from ...trace.current import current
-from ...trace.export import decompose, export, mutates
+from ...trace.export import decompose, export, mutates, on_plain
 from ...trace.interpreter import Interpreter, UnknownOperation, where
 from ...trace.trellis import Trellis, as_inputs, assemble, one_sample, unwrapped
 from ...trace.values import Signal, Weight, leaves
@@ -125,16 +125,26 @@ def read(model: nn.Module, example_inputs: Any, batched: bool = True) -> Network
     if not isinstance(model, nn.Module):
         raise TrellisError(f"expected a torch.nn.Module, got {model!r:.80}")
     model = unwrapped(model)
-    inputs = as_inputs(model, example_inputs)
-    learns = {name: slot.requires_grad for name, slot in named_slots(model)}
-    with plain(model), torch.no_grad():
-        inputs = one_sample(model, inputs)
-        program, batched = exported(model, inputs) if batched else (export(model, inputs), False)
-        canonical = {name: first for first, names in aliases(model).items() for name in names}
-        flat = pytree.tree_leaves(tuple(inputs))
-        order = [name for name, _ in model.named_parameters()]
-        program, seen = _interpreted(program, flat, canonical)
-        net = assemble(model, seen, order, inputs)
+    learns = undisturbed(
+        model, lambda: {name: slot.requires_grad for name, slot in named_slots(model)}
+    )
+
+    def traced(seen: nn.Module) -> tuple[Any, ...]:
+        with torch.no_grad():
+            given = one_sample(seen, as_inputs(seen, example_inputs))
+            program, takes_batches = (
+                exported(seen, given, of=model)
+                if batched
+                else (export(seen, given, of=model), False)
+            )
+            canonical = {name: first for first, names in aliases(seen).items() for name in names}
+            flat = pytree.tree_leaves(tuple(given))
+            order = [name for name, _ in seen.named_parameters()]
+            program, found = _interpreted(program, flat, canonical, model)
+            net = assemble(model, found, order, given)
+        return given, flat, program, takes_batches, canonical, found, net
+
+    inputs, flat, program, batched, canonical, seen, net = on_plain(model, traced)
     network = Network(model, net, [], _probes(flat), learns=learns, batched=batched)
     network.fixed = seen.fixed
     network.nesting = pytree.tree_structure(tuple(inputs))
@@ -152,7 +162,7 @@ def read(model: nn.Module, example_inputs: Any, batched: bool = True) -> Network
 
 
 def _interpreted(
-    program: ExportedProgram, flat: list[Any], canonical: dict[str, str]
+    program: ExportedProgram, flat: list[Any], canonical: dict[str, str], model: nn.Module
 ) -> tuple[ExportedProgram, Watching]:
     for _ in range(2):
         seen = Watching(program, flat, canonical)
@@ -162,7 +172,7 @@ def _interpreted(
                 return program, seen
             except UnknownOperation:
                 pass
-        program = decompose(program)
+        program = decompose(program, model)
     seen = Watching(program, flat, canonical)
     seen.run()
     return program, seen

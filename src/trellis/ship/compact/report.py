@@ -35,8 +35,8 @@ class Size:
     def of(cls, net: Trellis, model: nn.Module) -> Size:
         found = current(net)
         kept = found.kept()
-        with plain(model):
-            tensors = {t.data_ptr(): t for t in model.state_dict().values()}
+        with plain(model) as seen:
+            tensors = {t.data_ptr(): t for t in seen.state_dict().values()}
             size = sum(t.numel() * t.element_size() for t in tensors.values())
         return cls(
             units=sum(math.prod(step.out.shape) for step in net.contractions),

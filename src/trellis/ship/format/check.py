@@ -26,14 +26,14 @@ def check(tables: Tables) -> None:
 
 
 def _check(step: Step, written: NDArray[np.bool_], inputs: int, number: int) -> None:
-    for name in ("bias", "scale", "weights"):
-        if not np.isfinite(getattr(step, name)).all():
-            raise TrellisError(f"step {number} has a {name} that is not finite")
+    if name := step.not_finite():
+        raise TrellisError(f"step {number} has a {name} that is not finite")
     if np.isnan(step.act.a) or np.isnan(step.act.b):
         raise TrellisError(f"step {number} has an activation without numbers")
     if step.kind == "max" and (np.any(step.fan == 0) or np.any(step.bias)):
         raise TrellisError(f"step {number} takes the largest of nothing")
     _inside(step.outs, len(written), f"step {number} writes what")
+    _inside(step.offsets, len(written), f"step {number} has an offset that")
     if np.any(step.outs < inputs) or len(np.unique(step.outs)) != len(step.outs):
         raise TrellisError(f"step {number} writes to a place twice, or over an input")
     if step.adds and (step.kind == "max" or not written[step.outs].all()):

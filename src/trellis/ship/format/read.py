@@ -62,7 +62,9 @@ def read_bytes(data: bytes, name: str = "the file") -> Tables:
 def read_meta(data: bytes, name: str = "the file") -> dict[str, Any]:
     """What the file says of itself, its checksums being right; its tables are not looked at."""
     try:
-        return _sections(data)[0]
+        meta, body = _sections(data)
+        _check_values(body, meta)
+        return meta
     except (TrellisError, struct.error, ValueError, RecursionError) as error:
         raise TrellisError(f"{name!r} is no sound .trellis file: {error}") from None
 
@@ -104,11 +106,10 @@ def _tables(data: bytes, meta: dict[str, Any]) -> Tables:
         or not outputs
     ):
         raise TrellisError(f"it asks for {size:,} units in {count:,} steps")
-    if values >= len(VALUES) or VALUES[values] != meta["values"]:
-        raise TrellisError(f"its values are of kind {values}")
+    _check_values(data, meta)
     at, steps = 17, []
     for _ in range(count):
-        step, at = _step(data, at, VALUES[values])
+        step, at = _step(data, at, VALUES[values], size)
         steps.append(step)
     (first,) = struct.unpack_from("<I", data, at)
     later, at = decoded(data, at + 4, outputs - 1)
@@ -127,7 +128,13 @@ def _tables(data: bytes, meta: dict[str, Any]) -> Tables:
     return tables
 
 
-def _step(data: bytes, at: int, values: str) -> tuple[Step, int]:
+def _check_values(data: bytes, meta: dict[str, Any]) -> None:
+    (values,) = struct.unpack_from("<B", data, 16)
+    if values >= len(VALUES) or VALUES[values] != meta["values"]:
+        raise TrellisError(f"its values are of kind {values}")
+
+
+def _step(data: bytes, at: int, values: str, size: int) -> tuple[Step, int]:
     kind, act, flags, zero, a, b, groups, instances, terms, offset, out = struct.unpack_from(
         STEP, data, at
     )
@@ -152,7 +159,7 @@ def _step(data: bytes, at: int, values: str) -> tuple[Step, int]:
     begins, at = decoded(data, at, groups - 1)
     later, at = decoded(data, at, instances - groups)
     offsets = _within(later, count, np.cumsum(np.concatenate([[offset], unzigzag(begins)])))
-    outs, at = _outs(data, at, count, out, bool(flags & UNORDERED))
+    outs, at = _outs(data, at, count, out, bool(flags & UNORDERED), size)
     step = Step(
         KINDS[kind], Activation(NAMES[act], float(a), float(b)), fan, count,
         bias if flags & BIASED else np.zeros(groups, np.float32),
@@ -164,11 +171,15 @@ def _step(data: bytes, at: int, values: str) -> tuple[Step, int]:
     return step, at
 
 
-def _outs(data: bytes, at: int, count: Ints, first: int, unordered: bool) -> tuple[Ints, int]:
+def _outs(
+    data: bytes, at: int, count: Ints, first: int, unordered: bool, size: int
+) -> tuple[Ints, int]:
     several = count > 1
     begins, at = decoded(data, at, len(count) - 1)
     strides, at = decoded(data, at, int(several.sum()))
     gaps, at = decoded(data, at, int(count.sum()) - len(count))
+    if np.any(strides > size) or np.any(gaps > 2 * MOST_UNITS):
+        raise TrellisError("a step writes outside its memory")
     each = np.repeat(strides, count[several] - 1)
     gaps = unzigzag(gaps) if unordered else (gaps + 1) * each
     length = np.zeros(len(count), np.int64)  # from a group's first out to its last

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 from ...errors import TrellisError
 from ...files import check_writable, replacing
-from ...masks import plain
+from ...trace.export import alone, on_plain
 from ...trace.trellis import as_inputs, one_sample
 from ..compact.exporting import exported
 from .needs import needed
@@ -82,12 +82,13 @@ def export_onnx(
     onnx = needed("onnx")
     target = Path(path)
     check_writable(target)
-    inputs = as_inputs(model, example_inputs)
-    with plain(model), _quiet(), torch.no_grad():
-        inputs = one_sample(model, inputs)
-        program, batched = exported(model, inputs)
+
+    def written(seen: nn.Module) -> tuple[bytes, Exported]:
+        given = one_sample(seen, as_inputs(seen, example_inputs))
+        program, batched = exported(seen, given, of=model)
         try:
-            proto = torch.onnx.export(program, dynamo=True, verbose=False).model_proto  # type: ignore[union-attr]
+            with alone(model):
+                proto = torch.onnx.export(program, dynamo=True, verbose=False).model_proto  # type: ignore[union-attr]
         except Exception as error:
             raise TrellisError(
                 f"PyTorch cannot write {type(model).__name__} as ONNX: {_first(error)}"
@@ -101,11 +102,16 @@ def export_onnx(
         sparse = sparsify(proto)
         onnx.checker.check_model(proto)
         data = proto.SerializeToString()
-        difference = _difference(model, inputs, data, batched)
+        difference = _difference(seen, given, data, batched)
+        opset = next(o.version for o in proto.opset_import if o.domain == "")
+        size = len(data)
+        return data, Exported(target, size, dense_size, sparse, zeros, difference, opset, batched)
+
+    with _quiet(), torch.no_grad():
+        data, found = on_plain(model, written)
     with replacing(target) as [draft]:
         draft.write_bytes(data)
-    opset = next(o.version for o in proto.opset_import if o.domain == "")
-    return Exported(target, len(data), dense_size, sparse, zeros, difference, opset, batched)
+    return found
 
 
 def _tidy(proto: Any) -> None:

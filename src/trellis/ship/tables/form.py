@@ -63,6 +63,18 @@ class Step:
                 some = slice(first, min(first + step, int(end)))
                 yield some, group[some], firsts[group[some]][:, None] + np.arange(width)
 
+    def not_finite(self) -> str | None:
+        """Which of its values is not a finite float32, if one is not."""
+        for name in ("bias", "scale", "weights"):
+            if not np.isfinite(getattr(self, name)).all():
+                return name
+        if len(self.weights):
+            with np.errstate(over="ignore"):
+                scaled = self.weights.astype(np.float32) * self.scale[self.group_of_term()]
+            if not np.isfinite(scaled).all():
+                return "scaled weight"
+        return None
+
     def group_of_term(self) -> NDArray[np.int64]:
         return np.repeat(np.arange(len(self.fan)), self.fan)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -13,8 +14,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from ...errors import TrellisError
-from ...masks.plain import plain
-from ...trace.export import decompose, export, mutates
+from ...trace.export import decompose, export, mutates, on_plain
 from ...trace.interpreter import SILENT, where
 from ...trace.registry import MOVES, aten, key
 from ...trace.trellis import as_inputs, one_sample, unwrapped
@@ -44,16 +44,17 @@ def lowered(model: nn.Module, example_inputs: Any) -> Network:
     [('sum', 'none', 3), ('sum', 'none', 3), ('sum', 'relu', 3)]
     """
     model = unwrapped(model)
-    inputs = as_inputs(model, example_inputs)
-    with plain(model), torch.no_grad():
-        inputs = one_sample(model, inputs)
-        program = export(model, inputs)
-        try:
+
+    def walked(seen: nn.Module) -> Network:
+        with torch.no_grad():
+            given = one_sample(seen, as_inputs(seen, example_inputs))
+            program = export(seen, given, of=model)
             if not mutates(program):
-                return _Walk(program, inputs).run()
-        except UnknownOperation:
-            pass
-        return _Walk(decompose(program), inputs).run()
+                with suppress(UnknownOperation):
+                    return _Walk(program, given).run()
+            return _Walk(decompose(program, model), given).run()
+
+    return on_plain(model, walked)
 
 
 class _Walk:

@@ -41,13 +41,19 @@ def stored(tables: Tables, values: str, data: NDArray[np.float32] | None = None)
             steps.append(_half(step))
         else:
             steps.append(_bytes(step, None if moments is None else moments[number]))
+        if steps[-1].not_finite():
+            raise TrellisError(
+                f"a weight is too large for values={values!r}: its scale is beyond float32. Give "
+                "values='fp32', or scale the model down"
+            )
     return dataclasses.replace(tables, steps=tuple(steps), values=values)
 
 
 def _half(step: Step) -> Step:
     """Scaled by a power of two where a weight would leave half precision's range."""
     largest = _per_group(step, np.abs(step.weights), np.maximum)
-    scale = np.where(largest > 0, 2.0 ** np.ceil(np.log2(np.maximum(largest, 1e-30))), 1.0)
+    power = np.minimum(np.ceil(np.log2(np.maximum(largest, 1e-30))), 127)  # float32 has no more
+    scale = np.where(largest > 0, 2.0**power, 1.0)
     usual = (largest > 2.0**-6) & (largest < 2.0**15)
     scale = np.where(usual.all(), 1.0, scale).astype(np.float32)
     halves = (step.weights / scale[step.group_of_term()]).astype(np.float16)

@@ -113,5 +113,6 @@ def read_video(path: Path) -> tuple[list[int], Frames]:
         labels.append(CLASSES.index(row[2]))
         cells.append(row[1][1:].translate(_PUNCTUATION))
     joints = MEDIAPIPE_HAND.joints
-    rows = numbers(path, cells, 3 * len(joints), f"x y z of {len(joints)} joints", first=2)
-    return labels, points(path, rows, joints, first=2).astype(np.float32)
+    places = range(2, len(lines) + 2)
+    rows = numbers(path, cells, 3 * len(joints), f"x y z of {len(joints)} joints", places)
+    return labels, points(path, rows, joints, places).astype(np.float32)

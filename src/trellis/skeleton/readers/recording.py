@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import TrellisError
 from ..layout import Layout
 from ..skeletons import Frames
 from .json_frames import json_frames, read_json
 from .npz import checked, joint_names, read_arrays, recordings
-from .text import at, brief, numbers, points, read_lines, separator
+from .text import (
+    LONGEST,
+    SPACE,
+    at,
+    brief,
+    is_number,
+    numbers,
+    points,
+    read_lines,
+    separator,
+    split_cells,
+)  # fmt: skip
 
 UNUSED = ("", "frame", "time", "timestamp", "t", "index")  # columns that say when, not where
-_COLUMN = re.compile(r"(.+)_([xyzXYZ])", re.ASCII)
-_NUMERIC = re.compile(r"[+-]?(\.?\d.*|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
+MOST_UNUSED = 8
+MOST_FRAMES = 1_000_000
+_COLUMN = re.compile(r"(.+)_([xyzXYZ])", re.ASCII | re.DOTALL)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,27 +96,56 @@ def _read_npz(path: Path, layout: Layout) -> Recorded:
 def read_table(path: Path, joints: int | None = None) -> Recorded:
     """Rows of numbers, with or without a header; ``joints`` is how many there are, if known."""
     lines = read_lines(path)
-    head = _cells(lines[0])
-    if not any(map(_NUMERIC.match, head)):
-        names, columns = _columns(path, head)
-        if len(lines) == 1:
-            raise TrellisError(f"{at(path)} has a header and no frames")
-        what = f"as many as the header has: {len(head)}"
-        rows = numbers(path, lines[1:], len(head), what, first=2)[:, columns]
-        return Recorded(points(path, rows, names, first=2), names, at(path, 1))
-    width = len(head)
+    long = next((n for n, line in enumerate(lines, 1) if _is_long(line)), None)
+    if long is not None:
+        raise TrellisError(f"{at(path, long)}: a line of more than {LONGEST:,} bytes")
+    rows = [(n, line) for n, line in enumerate(lines, 1) if not _is_blank(line)]
+    if not rows:
+        raise TrellisError(f"{at(path)} is empty")
+    first, line = rows[0]
+    head, mark = split_cells(line), separator(line)
+    if any(is_number(cell, mark) for cell in head):
+        return _unnamed(path, rows, len(head), joints)
+    names, columns = _columns(at(path, first), head)
+    what = f"as many as the header has: {len(head)}"
+    values, places = _values(path, rows[1:], len(head), what)
+    return Recorded(points(path, values[:, columns], names, places), names, at(path, first))
+
+
+def _unnamed(path: Path, rows: list[tuple[int, str]], width: int, joints: int | None) -> Recorded:
     if joints is None:
         if width % 3:
             raise TrellisError(
-                f"{at(path, 1)}: {width} numbers are not x y z of some joints; name the columns "
-                "joint_x,joint_y,joint_z in a header (and a frame number 'frame'), or add a "
-                "layout.json"
+                f"{at(path, rows[0][0])}: {width} numbers are not x y z of some joints; name the "
+                "columns joint_x,joint_y,joint_z in a header (and a frame number 'frame'), or add "
+                "a layout.json"
             )
         joints = width // 3
     numbered = int(width == 3 * joints + 1)
-    rows = numbers(path, lines, numbered + 3 * joints, f"x y z of {joints} joints")
+    values, places = _values(path, rows, numbered + 3 * joints, f"x y z of {joints} joints")
     labels = [f"joint {number}" for number in range(joints)]
-    return Recorded(points(path, rows[:, numbered:], labels))
+    return Recorded(points(path, values[:, numbered:], labels, places))
+
+
+def _values(
+    path: Path, rows: list[tuple[int, str]], columns: int, what: str
+) -> tuple[NDArray[np.float64], list[int]]:
+    if not rows:
+        raise TrellisError(f"{at(path)} has a header and no frames")
+    if len(rows) > MOST_FRAMES:
+        raise TrellisError(f"{at(path)} has {len(rows):,} frames; at most {MOST_FRAMES:,} are read")
+    places = [number for number, _ in rows]
+    return numbers(path, [line for _, line in rows], columns, what, places), places
+
+
+def _is_long(line: str) -> bool:
+    return len(line) > LONGEST // 4 and len(line.encode()) > LONGEST
+
+
+def _is_blank(line: str) -> bool:
+    """Whether a line holds nothing, or a comment."""
+    line = line.lstrip(SPACE)
+    return not line or line[0] == "#"
 
 
 def arranged(path: Path, recorded: Recorded, layout: Layout) -> Frames:
@@ -129,37 +170,35 @@ def arranged(path: Path, recorded: Recorded, layout: Layout) -> Frames:
     return np.ascontiguousarray(recorded.frames[:, order])
 
 
-def _cells(line: str) -> list[str]:
-    mark = separator(line)
-    line = line.rstrip().removesuffix(mark) if mark else line
-    if mark is None:
-        return [cell.strip('"') for cell in line.split()]
-    try:
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=mark), [])]
-    except csv.Error:
-        return line.split(mark)
-
-
-def _columns(path: Path, head: list[str]) -> tuple[tuple[str, ...], list[int]]:
+def _columns(place: str, head: list[str | None]) -> tuple[tuple[str, ...], list[int]]:
     """The joints that a header names, and the columns of their x y z."""
     places: dict[str, dict[str, int]] = {}
-    for place, name in enumerate(head):
+    unused = 0
+    for number, name in enumerate(head):
+        if name is None:
+            raise TrellisError(
+                f"{place}: the quotes in column {number + 1} are not around all of it"
+            )
         if name.lower() in UNUSED:
+            unused += 1
             continue
         match = _COLUMN.fullmatch(name)
         if match is None:
             raise TrellisError(
-                f"{at(path, 1)}: {brief(name)} is no column of a recording; they are called "
+                f"{place}: {brief(name)} is no column of a recording; they are called "
                 "joint_x, joint_y, joint_z"
             )
         axes = places.setdefault(match[1], {})
         if match[2].lower() in axes:
-            raise TrellisError(f"{at(path, 1)}: the column {brief(name)} is there twice")
-        axes[match[2].lower()] = place
+            raise TrellisError(f"{place}: the column {brief(name)} is there twice")
+        axes[match[2].lower()] = number
     if not places:
-        raise TrellisError(f"{at(path, 1)}: no joints; columns are called joint_x and so on")
+        raise TrellisError(f"{place}: no joints; columns are called joint_x and so on")
+    if unused > MOST_UNUSED:
+        told = f"{unused} columns say when, or have no name; at most {MOST_UNUSED} are read"
+        raise TrellisError(f"{place}: {told}")
     for joint, axes in places.items():
         if missing := sorted(set("xyz") - set(axes)):
             name = brief(f"{joint}_{missing[0]}")
-            raise TrellisError(f"{at(path, 1)}: the joint {brief(joint)} has no column {name}")
+            raise TrellisError(f"{place}: the joint {brief(joint)} has no column {name}")
     return tuple(places), [places[joint][axis] for joint in places for axis in "xyz"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import stat
 from collections.abc import Sequence
@@ -13,7 +14,13 @@ from numpy.typing import NDArray
 from ...errors import TrellisError
 
 LARGEST = 1e9  # float32 can still square it; nobody's joint is that far away, in any unit
+LONGEST = 1 << 20  # bytes of a line
+SPACE = " \t"  # what is around cells, and between them where neither ; nor , is
+_DIGITS = 63  # characters of a number
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_PLAIN = re.compile(r"[-+.,;eE0-9 \t\n]*")  # what most files are, and numpy reads as we do
+_LONG = re.compile(rf"[-+.eE0-9]{{{_DIGITS + 1}}}")
+_SPACED = re.compile(r'(?:[^ \t"]|"[^"]*(?:"|$))+')
 
 
 def shown(text: object) -> str:
@@ -57,7 +64,7 @@ def read_lines(path: Path) -> list[str]:
         line = content.count(b"\n", 0, error.start) + 1
         raise TrellisError(f"{at(path, line)}: this is not UTF-8 text ({error.reason})") from None
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    while lines and not lines[-1].strip():
+    while lines and not lines[-1].strip(SPACE):
         lines.pop()
     if not lines:
         raise TrellisError(f"{at(path)} is empty")
@@ -65,20 +72,67 @@ def read_lines(path: Path) -> list[str]:
 
 
 def separator(line: str) -> str | None:
-    """What stands between the cells of a line: a semicolon, a comma, or (None) white space.
+    """What stands between the cells of a line, outside of quotes: a semicolon, a comma, or (None)
+    white space.
 
-    >>> separator("1;2,5"), separator("1, 2"), separator("1 2")
-    (';', ',', None)
+    >>> separator("1;2,5"), separator("1, 2"), separator("1 2"), separator('"a;b" 2')
+    (';', ',', None, None)
     """
+    if '"' in line:
+        line = "".join(line.split('"')[::2])
     return ";" if ";" in line else "," if "," in line else None
 
 
+def split_cells(line: str) -> list[str | None]:
+    """The cells of a line that is not blank; None for one whose quotes are not around all of it.
+
+    The grammar is in docs/skeletons.md; ``frame.h`` is the same in C.
+
+    >>> split_cells("1, 2 ,"), split_cells('"left hand_x"  y'), split_cells('a"b"')
+    (['1', '2'], ['left hand_x', 'y'], [None])
+    """
+    mark = separator(line)
+    line = line.strip(SPACE)
+    if mark is None:
+        cells = _SPACED.findall(line)
+    elif '"' in line:
+        cells, pieces = [""], line.split('"')
+        for number, piece in enumerate(pieces):
+            inside = number % 2 == 1
+            first, *later = [piece] if inside else piece.split(mark)
+            cells[-1] += ('"' if number else "") + first
+            cells += later
+    else:
+        cells = line.split(mark)
+    cells = [cell.strip(SPACE) for cell in cells]
+    if mark is not None and not cells[-1]:
+        cells.pop()  # one separator may stand at the end
+    return [_unquoted(cell) if '"' in cell else cell for cell in cells]
+
+
+def _unquoted(cell: str) -> str | None:
+    inner = cell[1:-1]
+    whole = len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in inner.replace('""', "")
+    return inner.strip(SPACE).replace('""', '"') if whole else None
+
+
+def is_number(cell: str | None, mark: str | None) -> bool:
+    """Whether a cell is one, however large. Between semicolons a comma is a decimal comma."""
+    if cell is None or len(cell.encode()) > _DIGITS:
+        return False
+    return bool(_NUMBER.fullmatch(cell.replace(",", ".") if mark == ";" else cell))
+
+
 def numbers(
-    path: Path, lines: Sequence[str], columns: int | None, what: str, first: int = 1
+    path: Path,
+    lines: Sequence[str],
+    columns: int | None,
+    what: str,
+    places: Sequence[int] | None = None,
 ) -> NDArray[np.float64]:
     """Lines of ``columns`` numbers each, as (lines, columns); ``what`` says what those should be.
 
-    ``lines[0]`` is the file's line number ``first``. Cells stand between commas, semicolons or
+    ``places`` are their numbers in the file (from 1 on). Cells stand between commas, semicolons or
     white space; one separator at the end of a line is allowed. Between semicolons a comma is a
     decimal comma, as spreadsheets in half of the world write it.
 
@@ -86,40 +140,60 @@ def numbers(
     array([[1.5, 2. ],
            [3. , 4. ]])
     """
+    quick = _quick(lines)
+    if quick is not None and quick.shape[1] == (columns or quick.shape[1]):
+        return quick
+    expected = columns or len(split_cells(lines[0]))
+    return np.array(
+        [
+            _row(at(path, number), line, expected, what)
+            for number, line in zip(places or range(1, len(lines) + 1), lines, strict=True)
+        ],
+        np.float64,
+    )
+
+
+def _quick(lines: Sequence[str]) -> NDArray[np.float64] | None:
+    """By numpy, which reads millions a second, where that is sure to be the same."""
+    text = "\n".join(lines)
     mark = separator(lines[0])
-    if mark is not None and any(line.rstrip().endswith(mark) for line in lines):
-        lines = [line.rstrip().removesuffix(mark) for line in lines]
+    if not _PLAIN.fullmatch(text) or any(separator(line) != mark for line in lines):
+        return None
+    if mark is not None:
+        lines = [line.strip().removesuffix(mark) for line in lines]
     if mark == ";":
-        lines = [line.replace(",", ".") for line in lines]
-    reason: object = "these are no rows of numbers"
-    # numpy reads millions a second and tells little of what is wrong; then we look line by line.
-    if all(map(str.strip, lines)):
-        try:
-            found = np.loadtxt(lines, np.float64, comments=None, delimiter=mark, ndmin=2)
-            if found.shape == (len(lines), columns or found.shape[1]) and np.isfinite(found).all():
-                return found
-        except ValueError as error:
-            reason = error
-    expected = columns or len(lines[0].split(mark))
-    for number, line in enumerate(lines, first):
-        _check_line(at(path, number), line.split(mark) if line.strip() else [], expected, what)
-    raise TrellisError(f"{at(path)}: {reason}")  # the two ways of reading disagree
+        lines, text = [line.replace(",", ".") for line in lines], text.replace(",", ".")
+    if _LONG.search(text) or not all(map(str.strip, lines)):
+        return None
+    try:
+        found = np.loadtxt(lines, np.float64, comments=None, delimiter=mark, ndmin=2)
+    except ValueError:
+        return None
+    return found if len(found) == len(lines) and bool(np.isfinite(found).all()) else None
 
 
-def _check_line(place: str, cells: list[str], expected: int, what: str) -> None:
+def _row(place: str, line: str, expected: int, what: str) -> list[float]:
+    """The numbers of one line, or what is wrong with it."""
+    cells = split_cells(line) if line.strip(SPACE) else []
+    mark = separator(line)
     if not cells:
         raise TrellisError(f"{place}: this line is blank; {expected} numbers belong here ({what})")
-    for column, cell in enumerate(map(str.strip, cells), 1):
-        if not cell:
+    values = []
+    for column, cell in enumerate(cells, 1):
+        if cell == "":
             raise TrellisError(f"{place}: the cell in column {column} is empty ({what})")
-        if _NUMBER.fullmatch(cell) and np.isfinite(float(cell)):
-            continue
-        kind = "no number"
-        if cell.lstrip("+-").lower() in ("nan", "inf", "infinity") or _NUMBER.fullmatch(cell):
-            kind = "not finite"
-        raise TrellisError(f"{place}: {brief(cell)} in column {column} is {kind}")
+        if cell is None:
+            raise TrellisError(f"{place}: the quotes in column {column} are not around all of it")
+        number = is_number(cell, mark)
+        value = float(cell.replace(",", ".")) if number else math.nan
+        if not math.isfinite(value):
+            finite = not number and cell.lstrip("+-").lower() not in ("nan", "inf", "infinity")
+            kind = "no number" if finite else "not finite"
+            raise TrellisError(f"{place}: {brief(cell)} in column {column} is {kind}")
+        values.append(value)
     if len(cells) != expected:
         raise TrellisError(f"{place}: {len(cells)} numbers where {expected} are expected ({what})")
+    return values
 
 
 def brief(text: str) -> str:
@@ -132,15 +206,19 @@ def brief(text: str) -> str:
 
 
 def points(
-    path: Path, rows: NDArray[np.float64], joints: Sequence[str], first: int = 1
+    path: Path,
+    rows: NDArray[np.float64],
+    joints: Sequence[str],
+    places: Sequence[int] | None = None,
 ) -> NDArray[np.float32]:
     """(frames, joints * 3) of finite numbers -> (frames, joints, 3), none absurdly far away."""
     far = np.abs(rows) > LARGEST
     if far.any():
-        row, column = np.argwhere(far)[0]
+        row, column = map(int, np.argwhere(far)[0])
+        place = at(path, places[row] if places else row + 1)
         raise TrellisError(
-            f"{at(path, first + int(row))}: {'xyz'[column % 3]} of {joints[column // 3]!r} is "
-            f"{rows[row, column]:g}; a coordinate beyond {LARGEST:g} is no position of a joint"
+            f"{place}: {'xyz'[column % 3]} of {joints[column // 3]!r} is {rows[row, column]:g}; "
+            f"a coordinate beyond {LARGEST:g} is no position of a joint"
         )
     return rows.astype(np.float32).reshape(len(rows), len(joints), 3)
 

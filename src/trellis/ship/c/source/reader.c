@@ -310,7 +310,8 @@ static const char *read_data(trellis_bytes b, trellis_file *file) {
     const uint32_t values = trellis_u8(&b);
     if (b.bad || values >= VALUES) return "its tables have no head";
     if (t->size > TRELLIS_MOST_UNITS || t->inputs > t->size || t->outputs == 0
-        || t->outputs > 8 * (uint64_t)b.left || t->steps > b.left / STEP)
+        || t->outputs > TRELLIS_MOST_UNITS || t->outputs > 8 * (uint64_t)b.left
+        || t->steps > TRELLIS_MOST_STEPS || t->steps > b.left / STEP)
         return "it asks for more units than fit";
     int bad = 0;
     const totals sum = measure(b, t->steps, values, &bad);

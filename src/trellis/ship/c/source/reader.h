@@ -10,6 +10,7 @@
 
 #define TRELLIS_MOST_UNITS (1u << 24)
 #define TRELLIS_MOST_USES (1u << 26)
+#define TRELLIS_MOST_STEPS (1u << 16)
 
 typedef struct {
     trellis_tables tables; /* weights in fp32, scales multiplied out */

@@ -46,8 +46,9 @@ static int columns_of(const trellis_line *line, int *places, int *header) {
 
 static int add(const trellis_line *line, const int *places, size_t columns) {
     if (frames == room) {
-        const size_t more = room ? 2 * room : 256;
-        float *moved = more > MOST_FRAMES
+        const size_t twice = room ? 2 * room : 256;
+        const size_t more = twice < MOST_FRAMES ? twice : MOST_FRAMES;
+        float *moved = room == MOST_FRAMES
                            ? NULL
                            : realloc(recording, more * TRELLIS_FRAME * sizeof *recording);
         if (!moved) return 1;
@@ -79,11 +80,9 @@ static int told(int every) {
 static int read_all(trellis_line *line) {
     static int places[COLUMNS];
     int columns = 0, status = 0;
-    size_t number = 0;
     while ((status = trellis_next(stdin, line)) > 0) {
+        const size_t number = line->number;
         int header = 0;
-        if (number++ == 0 && line->length >= 3 && memcmp(line->text, "\xef\xbb\xbf", 3) == 0)
-            memset(line->text, ' ', 3); /* a mark that some editors put before everything */
         if (trellis_blank(line->text, line->length)) continue;
         if (columns == 0) {
             columns = columns_of(line, places, &header);
@@ -94,7 +93,8 @@ static int read_all(trellis_line *line) {
         if (status > 0) return failed(number, "more frames than fit into memory");
         if (status < 0) return failed(number, why(status));
     }
-    return status < 0 ? failed(number + 1, "the line is too long") : 0;
+    if (status == -2) return failed(line->number + 1, "this is not UTF-8 text");
+    return status < 0 ? failed(line->number + 1, "the line is too long") : 0;
 }
 
 int main(int argc, char **argv) {

@@ -14,11 +14,10 @@ static int failed(size_t line, const char *reason) {
 static int run_all(trellis_line *line) {
     static float scratch[TRELLIS_SCRATCH], output[TRELLIS_OUTPUTS];
     static int places[TRELLIS_INPUTS];
-    size_t number = 0;
     int status;
     for (int i = 0; i < TRELLIS_INPUTS; i++) places[i] = i;
     while ((status = trellis_next(stdin, line)) > 0) {
-        number++;
+        const size_t number = line->number;
         if (trellis_blank(line->text, line->length)) continue;
         status = trellis_frame(line->text, line->length, places, TRELLIS_INPUTS, scratch);
         if (status == TRELLIS_TOO_FEW) return failed(number, "too few numbers for an input");
@@ -29,7 +28,8 @@ static int run_all(trellis_line *line) {
             printf("%s%.9g", i ? "," : "", (double)output[i]);
         printf("\n");
     }
-    return status < 0 ? failed(number + 1, "the line is too long") : 0;
+    if (status == -2) return failed(line->number + 1, "this is not UTF-8 text");
+    return status < 0 ? failed(line->number + 1, "the line is too long") : 0;
 }
 
 int main(void) {
