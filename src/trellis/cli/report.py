@@ -98,7 +98,7 @@ def is_run(folder: Path) -> bool:
 
 def of_run(folder: Folder, data: str | None = None, network: str | None = None) -> dict[str, Any]:
     """What the page of a run shows, with its recordings if they can be had."""
-    if data is None and from_built_in(folder) and read_named(folder.path):
+    if data is None and from_built_in(folder) and read_named(folder.path, folder.data):
         return run_report(folder, None, network)
 
     def recordings() -> Skeletons | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import schema
 from ..errors import TrellisError
 from ..paths.audit import Audit
 from ..saved.folder import is_saved
@@ -53,7 +54,7 @@ class Models:
     path: Path
     model: Recogniser
     dense: Recogniser | None = None
-    curve: tuple[dict[str, Any], ...] = ()
+    curve: tuple[schema.CurvePoint, ...] = ()
 
 
 def models_in(path: Path, dense: Path | None = None) -> Models:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
+from ... import schema
 from ...errors import TrellisError
 from ...select.budget import as_written
 from ...train.checkpoint import HEADER, Another
@@ -77,9 +78,10 @@ def check_begun(folder: Path, about: Mapping[str, Any]) -> None:
     for path in sorted(folder.glob(".*.safetensors")):
         try:
             with safe_open(path, framework="pt") as file:
-                stored = json.loads((file.metadata() or {})[HEADER])["settings"]
-                differs = differing({name: stored.get(name) for name in wanted}, wanted)
-        except (OSError, SafetensorError, KeyError, ValueError, TypeError, AttributeError):
+                header = schema.parsed((file.metadata() or {}).get(HEADER, "null"))
+            stored = schema.fitted(header, schema.CheckpointHeader)["settings"]
+        except (OSError, SafetensorError, TrellisError):
             continue  # its phase will tell what is wrong with it, if it is one's at all
+        differs = differing({name: stored.get(name) for name in wanted}, wanted)
         if differs:
             raise Another(path, differs)
