@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from . import interrupt as _interrupt  # noqa: F401  (first: torch takes seconds)
 from .errors import TrellisError
 from .masks import Masks, masks_of
 from .paths.audit import Audit, audit

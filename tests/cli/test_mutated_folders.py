@@ -10,6 +10,7 @@ import copy
 import json
 import os
 import random
+import re
 import shutil
 import struct
 from collections import Counter
@@ -182,8 +183,7 @@ def mutated(sound: bytes, file: str, chance: random.Random) -> bytes:
         lines = sound.splitlines(keepends=True)
         if chance.random() < 0.2:
             return _bytes_mutated(sound, chance)
-        for _ in range(chance.randint(1, 2)):
-            at = chance.randrange(len(lines))
+        for at in chance.sample(range(len(lines)), chance.randint(1, 2)):
             lines[at] = _json_mutated(lines[at], chance) + b"\n"
         return b"".join(lines)
     if chance.random() < 0.25:
@@ -254,10 +254,7 @@ def _json_mutated(sound: bytes, chance: random.Random) -> bytes:
             home[key] = [home[key], home[key]]
     text = json.dumps(value["whole"], ensure_ascii=chance.random() < 0.5)
     text = text.replace(json.dumps(RAW)[1:-1], RAW).replace(json.dumps(END)[1:-1], END)
-    while RAW in text:
-        before, _, rest = text.partition(f'"{RAW}')
-        raw, _, after = rest.partition(f'{END}"')
-        text = before + raw.replace('\\"', '"') + after
+    text = re.sub(f'"{RAW}(.*?){END}"', lambda raw: raw[1].replace('\\"', '"'), text)
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -280,5 +277,13 @@ def _like(value: Any, chance: random.Random) -> Any:
     if isinstance(value, str):
         return chance.choice((value + "x", value[1:], [value], value.upper(), value * 3))
     if isinstance(value, list):
-        return chance.choice((value[:-1], value + value[:1], value[::-1], dict(enumerate(value))))
-    return chance.choice((list(value.items()), list(value), dict(list(value.items())[1:])))
+        return chance.choice(
+            (
+                value[:-1],
+                value + value[:1],
+                value[::-1],
+                {str(i): one for i, one in enumerate(value)},
+            )
+        )
+    pairs = list(value.items())
+    return chance.choice((list(map(list, pairs)), list(value), dict(pairs[1:])))

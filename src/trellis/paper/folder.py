@@ -164,7 +164,7 @@ def _head(folder: Folder) -> str:
 def _refuse_another(new: Folder, old: Folder) -> None:
     """Cells of one folder must all come from the same settings, data and versions."""
     differs = [
-        f"{name.replace('_', ' ')} is {_short(before)} there and {_short(now)} now"
+        f"{name.replace('_', ' '):.80} is {_short(before)} there and {_short(now)} now"
         for head in ("settings", "data", "versions")
         for name, before, now in _compared(_plain(old, head), _plain(new, head))
     ]

@@ -183,8 +183,8 @@ class Recogniser:
         used = np.unique(data.labels)
         if unknown := [data.classes[i] for i in used if data.classes[i] not in place_of]:
             raise TrellisError(
-                f"{data.source!r} has recordings of {unknown[0]!r:.60}, which the model does not know: "
-                f"its classes are {_few(self.classes, 8)}"
+                f"{data.source!r} has recordings of {unknown[0]!r:.60}, which the model does not "
+                f"know: its classes are {_few(self.classes, 8)}"
             )
         table = np.array([place_of.get(name, -1) for name in data.classes], np.int64)
         return table[data.labels]

@@ -36,7 +36,10 @@ def _export(model: nn.Module, inputs: Sequence[Any], dynamic_shapes: Any) -> Exp
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with _quiet(), warnings.catch_warnings(), torch.enable_grad():
+        # What torch.inference_mode made can be traced there alone.
+        inference = any(tensor.is_inference() for tensor in model.parameters())
+        mode = torch.inference_mode() if inference else torch.enable_grad()
+        with _quiet(), warnings.catch_warnings(), mode:
             warnings.simplefilter("ignore")
             return torch.export.export(
                 model, tuple(inputs), dynamic_shapes=dynamic_shapes, strict=False
