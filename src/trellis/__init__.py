@@ -9,8 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from . import interrupt as _interrupt  # noqa: F401  (first: torch takes seconds)
 from .errors import TrellisError
+from .interrupt import imported as _imported  # noqa: F401  (before torch, which takes seconds)
 from .masks import Masks, masks_of
 from .paths.audit import Audit, audit
 from .saved import load, save

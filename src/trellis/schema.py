@@ -45,7 +45,7 @@ Positive = Annotated[float, Meta(ge=1e-30, le=1e30)]  # as single precision can 
 Place = Annotated[float, Meta(ge=-1e30, le=1e30)]
 
 
-class Layout(TypedDict):
+class SkeletonLayout(TypedDict):
     """`trellis.skeleton.Layout`, which checks that joints exist."""
 
     name: Text
@@ -172,7 +172,7 @@ class RunRecordings(TypedDict):
     """``recordings.json``"""
 
     classes: list[Text]
-    layout: Layout
+    layout: SkeletonLayout
     labels: list[list[Index]]
     pose: list[tuple[Place, Place, Place]]
 
@@ -207,7 +207,7 @@ class ModelHead(TypedDict):
     architecture: Architecture | None
 
 
-class Normalisation(TypedDict):
+class InputNormalisation(TypedDict):
     """`trellis.skeleton.Normalisation`"""
 
     roots: Annotated[list[Index], Meta(min_length=1)]
@@ -285,9 +285,9 @@ class RecogniserNotes(TypedDict):
     """What a recogniser's ``model.json`` says of its inputs, among its notes."""
 
     chunks: Annotated[int, Meta(ge=1, le=100_000)]
-    normalisation: Normalisation
+    normalisation: InputNormalisation
     classes: Annotated[list[Text], Meta(min_length=1)]
-    layout: Layout
+    layout: SkeletonLayout
     history: Annotated[list[Step], Meta(max_length=100_000)]
     channels: NotRequired[list[Text]]
     basis: NotRequired[Text]

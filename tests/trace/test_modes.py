@@ -32,7 +32,7 @@ CALLS: dict[str, Callable[[nn.Module, Path], Any]] = {
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 @pytest.mark.parametrize("call", CALLS)
 def test_torchscript_is_refused_in_one_line(call: str, tmp_path: Path) -> None:
-    for scripted in (torch.jit.script(mlp()), torch.jit.trace(mlp(), X)):  # type: ignore[no-untyped-call]
+    for scripted in (torch.jit.script(mlp()), torch.jit.trace(mlp(), X)):
         for model in (scripted, nn.Sequential(scripted, nn.Linear(2, 2))):
             with pytest.raises(TrellisError, match=r"TorchScript module 'Sequential'.*before"):
                 CALLS[call](model, tmp_path)

@@ -21,8 +21,8 @@ from typing import Any
 import tyro
 
 import trellis
-from trellis import interrupt
 from trellis.errors import TrellisError
+from trellis.interrupt import imported
 
 Command = Callable[..., int]
 
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     trellis ...
     0
     """
-    interrupt.imported()
+    imported()
     _prepare_output()
     command, *rest = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if command in ("-h", "--help", "--version"):
@@ -170,15 +170,16 @@ def _prepare_output() -> None:
 
 def _imported(name: str) -> Command:
     """One when it is asked for: `trellis report` does not wait for what `trellis export` needs."""
-    return finite(getattr(importlib.import_module(f"trellis.cli.{name}"), name))
+    return bounded(getattr(importlib.import_module(f"trellis.cli.{name}"), name))
 
 
-def finite(command: Command) -> Command:
-    """The same command, which refuses numbers that are not finite or beyond 64 bits.
+def bounded(command: Command) -> Command:
+    """The same command, which names the number that it could not compute with, if one is to blame.
+    Every option checks its own range; this is for what one forgets.
 
     >>> def show(*, rate: float = 30.0) -> int:
-    ...     return 0
-    >>> finite(show)(rate=float("inf"))
+    ...     return int(rate)
+    >>> bounded(show)(rate=float("inf"))
     Traceback (most recent call last):
         ...
     trellis.errors.TrellisError: --rate inf: expected a finite number within 2^63
@@ -186,15 +187,18 @@ def finite(command: Command) -> Command:
 
     @functools.wraps(command)
     def checked(*args: Any, **options: Any) -> int:
-        for name, value in options.items():
-            for one in value if isinstance(value, tuple) else (value,):
-                number = isinstance(one, int | float)
-                if number and not -(2**63) < one < 2**63:  # nor is NaN
-                    flag = name.replace("_", "-")
-                    raise TrellisError(
-                        f"--{flag} {one!s:.20}: expected a finite number within 2^63"
-                    )
-        return command(*args, **options)
+        try:
+            return command(*args, **options)
+        except (ArithmeticError, ValueError):
+            for name, value in options.items():
+                for one in value if isinstance(value, tuple) else (value,):
+                    number = isinstance(one, int | float)
+                    if number and not -(2**63) < one < 2**63:  # nor is NaN
+                        flag = name.replace("_", "-")
+                        raise TrellisError(
+                            f"--{flag} {one!s:.20}: expected a finite number within 2^63"
+                        ) from None
+            raise
 
     return checked
 

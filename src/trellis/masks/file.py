@@ -26,10 +26,10 @@ import safetensors.numpy
 import torch
 from torch import Tensor, nn
 
-from trellis import schema
 from trellis.errors import TrellisError
 from trellis.files import replacing
 from trellis.masks.plain import plain_tensors
+from trellis.schema import MasksHeader, fitted, parsed
 
 HEADER = "trellis.masks"
 VERSION = 1
@@ -125,17 +125,17 @@ def _chunks(tensor: Tensor) -> Iterator[memoryview]:
     return (flat[start : start + _CHUNK] for start in range(0, len(flat), _CHUNK))
 
 
-def _header(path: str | PathLike[str], metadata: Mapping[str, str]) -> schema.MasksHeader:
+def _header(path: str | PathLike[str], metadata: Mapping[str, str]) -> MasksHeader:
     if HEADER not in metadata:
         raise TrellisError(
             f"{str(path)!r} is a safetensors file but not a masks file (it has no {HEADER!r} "
             "header): give one written by Masks.save"
         )
     try:
-        given = schema.parsed(metadata[HEADER])
+        given = parsed(metadata[HEADER])
         version = given.get("version", VERSION) if isinstance(given, dict) else VERSION
         if version == VERSION:
-            return schema.fitted(given, schema.MasksHeader)
+            return fitted(given, MasksHeader)
     except TrellisError as error:
         raise _damaged(path, str(error)) from None
     raise TrellisError(

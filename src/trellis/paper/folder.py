@@ -22,10 +22,19 @@ from typing import Any
 
 from torch import Tensor
 
-from .. import schema
 from ..errors import TrellisError
 from ..files import remove_drafts, replacing, write_tensors
 from ..lock import locked
+from ..schema import (
+    LARGEST_LINES,
+    Measured,
+    Refused,
+    RunHead,
+    fitted,
+    parsed,
+    read_json,
+    read_limited,
+)
 from ..train.provenance import versions
 from .network import architecture_of
 from .settings import Data, Settings
@@ -117,7 +126,7 @@ def stored(path: Path) -> Folder:
     file = path / "settings.json"
     remedy = "restore the file, or start another run with --out"
     try:
-        given = schema.read_json(file, dict[str, Any], remedy)
+        given = read_json(file, dict[str, Any], remedy)
     except FileNotFoundError:
         raise TrellisError(
             f"there is no run in {str(path)!r}: start one with trellis reproduce"
@@ -128,11 +137,11 @@ def stored(path: Path) -> Folder:
             "release that wrote it"
         )
     try:
-        head = schema.fitted(given, schema.RunHead)
+        head = fitted(given, RunHead)
         settings, data = Settings.from_dict(head["settings"]), Data.from_dict(head["data"])
         _check_size(settings, data)
     except TrellisError as error:
-        raise TrellisError(f"{str(file)!r}: {error}; {remedy}") from None
+        raise TrellisError(f"{str(file)!r}: {error!s:.400}; {remedy}") from None
     folder = Folder(path, settings, data, head["versions"])
     folder.records = _read_cells(folder, cut=False)
     return folder
@@ -201,9 +210,7 @@ def _read_cells(folder: Folder, *, cut: bool) -> dict[str, Record]:
     it is left out and, with ``cut``, off."""
     path = folder.path / "cells.jsonl"
     try:
-        content = schema.read_limited(
-            path, schema.LARGEST_LINES, "delete it; its cells are made anew"
-        )
+        content = read_limited(path, LARGEST_LINES, "delete it; its cells are made anew")
     except FileNotFoundError:
         return {}
     whole = content[: content.rfind(b"\n") + 1]
@@ -214,14 +221,12 @@ def _read_cells(folder: Folder, *, cut: bool) -> dict[str, Record]:
     shapes = architecture_of(folder.settings, folder.data).shapes
     for number, line in enumerate(whole.splitlines(), 1):
         try:
-            given = schema.parsed(line)
+            given = parsed(line)
             refused = isinstance(given, dict) and "refused" in given
-            record: Record = dict(
-                schema.fitted(given, schema.Refused if refused else schema.Measured)
-            )
+            record: Record = dict(fitted(given, Refused if refused else Measured))
             _check_cell(record, folder.settings, folder.data, shapes)
         except TrellisError as error:
-            raise TrellisError(f"{str(path)!r}, line {number}: {error}; {remedy}") from None
+            raise TrellisError(f"{str(path)!r}, line {number}: {error!s:.400}; {remedy}") from None
         found.setdefault(record["cell"], record)
     return found
 

@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import schema
 from ..errors import TrellisError
+from ..schema import RunRecordings, read_json
 from ..skeleton import Layout, Skeletons
 from ..skeleton.pose import mean_pose
 from .settings import Data
@@ -50,7 +50,7 @@ def read_named(folder: Path, data: Data) -> Named | None:
     path = folder / NAME
     remedy = "delete it, and give the command that made the run again"
     try:
-        given = schema.read_json(path, schema.RunRecordings, remedy)
+        given = read_json(path, RunRecordings, remedy)
     except FileNotFoundError:
         return None
     try:
@@ -72,4 +72,4 @@ def read_named(folder: Path, data: Data) -> Named | None:
             tuple(given["pose"]),
         )
     except TrellisError as error:
-        raise TrellisError(f"{str(path)!r}: {error}; {remedy}") from None
+        raise TrellisError(f"{str(path)!r}: {error!s:.400}; {remedy}") from None

@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from .. import schema
 from ..errors import TrellisError
+from ..schema import RunData, RunSettings, fitted
 from ..train import RECIPES, Recipe
 from ..train.training import PRECISIONS
 from .methods import METHODS, method_named, plain
@@ -103,7 +103,7 @@ class Settings:
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Settings:
         """The inverse of `to_dict`, from a file."""
-        found = schema.fitted(given, schema.RunSettings, "$.settings")
+        found = fitted(given, RunSettings, "$.settings")
         return cls(**asdict(found) | {"recipe": Recipe(**found.recipe)})
 
     def folder(self) -> str:
@@ -166,7 +166,7 @@ class Data:
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Data:
         """The inverse of `to_dict`, from a file."""
-        found = schema.fitted(given, schema.RunData, "$.data")
+        found = fitted(given, RunData, "$.data")
         for name in ("train", "test"):
             if len(getattr(found, name)) != len(found.folds):
                 raise TrellisError(

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import schema
 from ..errors import TrellisError
 from ..paths.audit import Audit
 from ..saved.folder import is_saved
+from ..schema import CurvePoint
 from ..skeleton import Evaluation, Fold, Recogniser, Skeletons
 from ..skeleton.pose import mean_pose
 from ..skeleton.shrink import options_for
@@ -54,7 +54,7 @@ class Models:
     path: Path
     model: Recogniser
     dense: Recogniser | None = None
-    curve: tuple[schema.CurvePoint, ...] = ()
+    curve: tuple[CurvePoint, ...] = ()
 
 
 def models_in(path: Path, dense: Path | None = None) -> Models:

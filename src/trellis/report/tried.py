@@ -10,17 +10,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import schema
+from ..schema import CurvePoint, read_json
 from .points import method, point
 
 Point = Mapping[str, Any]
 _MEASURED = {"validation": "validation_top1", "test": "top1"}  # on what, and what a point calls it
 
 
-def tried_in(path: Path) -> tuple[schema.CurvePoint, ...]:
+def tried_in(path: Path) -> tuple[CurvePoint, ...]:
     """The points of a curve's file: sparsity, kept; validation_top1, top1 and live where known."""
     try:
-        return tuple(schema.read_json(path, list[schema.CurvePoint], "delete it to do without it"))
+        return tuple(read_json(path, list[CurvePoint], "delete it to do without it"))
     except FileNotFoundError:
         return ()
 

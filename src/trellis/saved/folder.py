@@ -27,12 +27,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trellis import schema
 from trellis.errors import TrellisError
 from trellis.files import check_writable, replacing
 from trellis.masks import Masks
 from trellis.masks.file import pack, unpack
 from trellis.saved.weights import MASK, read_tensors, write_weights
+from trellis.schema import Architecture, ModelHead, fitted, parsed, read_json
 
 TENSORS, DESCRIPTION = "model.safetensors", "model.json"
 FORMAT, VERSION = "trellis.model", 1
@@ -46,7 +46,7 @@ class Folder:
     tensors: dict[str, Tensor]
     aliases: dict[str, str]  # as the file's metadata has them
     masks: Masks | None
-    architecture: schema.Architecture | None
+    architecture: Architecture | None
     notes: dict[str, Any]
 
 
@@ -122,10 +122,10 @@ def is_saved(folder: str | PathLike[str]) -> bool:
     return Path(folder, DESCRIPTION).exists()
 
 
-def _description(path: Path) -> schema.ModelHead:
+def _description(path: Path) -> ModelHead:
     remedy = "save or download the model again"
     try:
-        given = schema.read_json(path, dict[str, Any], remedy)
+        given = read_json(path, dict[str, Any], remedy)
     except FileNotFoundError:
         within = sorted(each.parent for each in path.parent.glob(f"*/{DESCRIPTION}"))
         instead = f"; {' and '.join(repr(str(each)) for each in within[:3])} do" if within else ""
@@ -143,7 +143,7 @@ def _description(path: Path) -> schema.ModelHead:
             f"reads version {VERSION}: use the release that wrote it"
         )
     try:
-        return schema.fitted(given, schema.ModelHead)
+        return fitted(given, ModelHead)
     except TrellisError as error:
         raise TrellisError(f"{str(path)!r}: {error}; {remedy}") from None
 
@@ -165,7 +165,7 @@ def _mask(path: Path, name: str, packed: Tensor, weight: Tensor | None) -> Tenso
 def _json(value: Mapping[str, Any]) -> str:
     try:
         text = json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-        schema.parsed(text)  # what could not be read again is told now
+        parsed(text)  # what could not be read again is told now
         return text
     except (TrellisError, TypeError, ValueError, RecursionError) as error:
         raise TrellisError(f"notes cannot be written as JSON: {error}") from None

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import schema
 from ..errors import TrellisError
+from ..schema import SkeletonLayout
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Layout:
             )
 
     @classmethod
-    def from_dict(cls, given: schema.Layout) -> Layout:
+    def from_dict(cls, given: SkeletonLayout) -> Layout:
         """The inverse of `dataclasses.asdict`, from a file."""
         mirror, body = given.get("mirror"), given.get("body")
         return cls(

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import schema
 from ..errors import TrellisError
+from ..schema import InputNormalisation, fitted
 from .layout import Layout
 
 FRAMES = ("camera", "body")
@@ -131,7 +131,7 @@ class Normalisation:
     @classmethod
     def from_dict(cls, given: Any) -> Normalisation:
         """The inverse of `to_dict`, from a file."""
-        found = schema.fitted(given, schema.Normalisation)
+        found = fitted(given, InputNormalisation)
         body = found.get("body")
         if found.get("bones") and "length" not in found:
             raise TrellisError("expected the key 'length' beside 'bones', got none")

@@ -14,11 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from .. import schema
 from ..errors import TrellisError
 from ..saved import save
 from ..saved.folder import DESCRIPTION, read_folder
 from ..saved.model import rebuilt
+from ..schema import RecogniserNotes, fitted
 from .channels import BASES, COORDINATES, Channels
 from .chunks import CHUNKS, chunked
 from .gcn import GCN
@@ -227,7 +227,7 @@ class Recogniser:
         if not isinstance(model, GCN):
             raise TrellisError(f"{str(path)!r} holds a {type(model).__name__}, not a GCN")
         try:
-            found = schema.fitted(notes, schema.RecogniserNotes, f"$.notes.{NOTES}")
+            found = fitted(notes, RecogniserNotes, f"$.notes.{NOTES}")
             return cls(
                 model,
                 found["chunks"],

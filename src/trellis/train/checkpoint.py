@@ -19,9 +19,9 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from .. import schema
 from ..errors import TrellisError
 from ..files import remove_drafts, replacing, write_tensors
+from ..schema import CheckpointHeader, fitted, parsed
 from .differing import differing
 from .training import Training
 
@@ -172,14 +172,14 @@ def _sha256(tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def _header(path: Path, metadata: Mapping[str, str]) -> schema.CheckpointHeader:
+def _header(path: Path, metadata: Mapping[str, str]) -> CheckpointHeader:
     if HEADER not in metadata:
         raise _damaged(path, f"it has no {HEADER!r} header")
     try:
-        given = schema.parsed(metadata[HEADER])
+        given = parsed(metadata[HEADER])
         if isinstance(given, dict) and given.get("version", VERSION) != VERSION:
             raise TrellisError(f"expected version {VERSION}, got {given['version']!r:.60}")
-        return schema.fitted(given, schema.CheckpointHeader)
+        return fitted(given, CheckpointHeader)
     except TrellisError as error:
         raise _damaged(path, str(error)) from None
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from ... import schema
 from ...errors import TrellisError
 from ...saved.registry import registered
+from ...schema import CompactedInput, CompactedModel, fitted
 from .program import HERE, KINDS, Held, Program, Ref, function, replaced
 from .report import Report
 
@@ -118,7 +118,7 @@ class Compacted(nn.Module):
     @classmethod
     def rebuilt(cls, description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Compacted:
         """The inverse of `described`, for tensors by the names they have here."""
-        found = schema.fitted(description, schema.CompactedModel, "$.architecture.arguments")
+        found = fitted(description, CompactedModel, "$.architecture.arguments")
         program = Program.from_json(found["program"])
         buffers = set(found["buffers"])
         held = set(program.held())
@@ -163,7 +163,7 @@ def _split(name: str) -> tuple[str, str]:
     return path, leaf
 
 
-def _spec(given: schema.CompactedInput) -> dict[str, Any]:
+def _spec(given: CompactedInput) -> dict[str, Any]:
     """What a file says of an input, once it is seen to be of a known type and no absurd size."""
     if "shape" not in given:
         return {"value": str(given.get("value"))}

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from ... import schema
 from ...masks import plain
 from ...paths.kernels import count
 from ...paths.scatter import draw
+from ...schema import CompactedReport, fitted
 from ...trace.current import current
 from ...trace.trellis import Trellis
 
@@ -80,7 +80,7 @@ class Report:
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Report:
         """The inverse of `to_dict`, from JSON."""
-        found = schema.fitted(given, schema.CompactedReport)
+        found = fitted(given, CompactedReport)
         before, after = (Size(**found[when]) for when in ("before", "after"))
         return cls(before, after, tuple(Stay(**s) for s in found["stays"]), tuple(found["notes"]))
 
