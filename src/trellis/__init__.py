@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from .errors import TrellisError
+from .interrupt import imported as _imported  # noqa: F401  (before torch, which takes seconds)
 from .masks import Masks, masks_of
 from .paths.audit import Audit, audit
 from .saved import load, save

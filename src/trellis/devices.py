@@ -1,9 +1,9 @@
-"""Tensors of our own are made on the CPU, whatever `torch.set_default_device` says."""
+"""Tensors of our own are ordinary ones on the CPU, whatever modes of torch's are in force."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 
 import torch
@@ -14,22 +14,21 @@ _ASKED: ContextVar[torch.device | None] = ContextVar("asked", default=None)
 @contextmanager
 def on_cpu() -> Iterator[None]:
     """What is made meanwhile lies on the CPU, unless it says where: there random numbers come
-    from, and graphs of units are kept. For functions, too, as a decorator.
+    from, and graphs of units are kept. Nor does `torch.inference_mode` make it what can never be
+    trained. For functions, too, as a decorator.
 
     >>> with torch.device("meta"), on_cpu():
     ...     torch.zeros(2)
     tensor([0., 0.])
     """
     usual = torch.get_default_device()
-    if usual.type == "cpu":  # a mode in force would slow down every call of torch
+    with ExitStack() as stack:
+        if torch.is_inference_mode_enabled():
+            stack.enter_context(torch.inference_mode(False))
+        if usual.type != "cpu":  # a mode in force would slow down every call of torch
+            stack.callback(_ASKED.reset, _ASKED.set(usual))
+            stack.enter_context(torch.device("cpu"))
         yield
-        return
-    before = _ASKED.set(usual)
-    try:
-        with torch.device("cpu"):
-            yield
-    finally:
-        _ASKED.reset(before)
 
 
 @contextmanager

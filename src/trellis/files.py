@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import glob
 import os
 import re
@@ -90,13 +89,6 @@ def replacing(*paths: Path) -> Iterator[list[Path]]:
                     os.replace(draft, place)  # if it is still there
                 else:
                     draft.unlink(missing_ok=True)
-
-
-def read_whole(path: Path) -> bytes:
-    """The content of a file; OSError for a pipe or a device, which could be read for ever."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "it is not an ordinary file", str(path))
-    return path.read_bytes()
 
 
 def write_tensors(

@@ -221,3 +221,66 @@ def test_output_that_cannot_be_written(tmp_path: Path) -> None:
     assert full.stderr == "trellis: error: No space left on device: 'the output'\n"
     assert closed.returncode == 0 and not closed.stderr
     assert narrow.returncode == 0 and "hands45" in narrow.stdout
+
+
+INTERRUPTING = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "started"),
+    [
+        ("torch", "{0} -m trellis"),
+        ("torch", "{0} bin/trellis"),
+        ("tyro", "{0} bin/trellis"),
+        ("trellis.skeleton", "{0} -m trellis.cli"),
+    ],
+)
+def test_ctrl_c_while_it_imports_is_status_130_and_silent(
+    tmp_path: Path, name: str, started: str
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTING.format(name=name))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "trellis").write_text(
+        "import sys\nfrom trellis.cli import main\nsys.exit(main())\n"
+    )
+    python = f'PYTHONPATH="$PWD:$PYTHONPATH" {sys.executable}'
+    ran = shell(f"{started.format(python)} data info nothing:there", tmp_path)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize("words", ["--help", "train --help"])
+def test_a_closed_pipe_is_silent(tmp_path: Path, words: str) -> None:
+    ran = shell(f"{sys.executable} -m trellis {words} 2> told | head -c0", tmp_path)
+    told = (tmp_path / "told").read_text()
+    assert ran.returncode == 0 and "Traceback" not in told and "ignored" not in told
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train", "npz:none.npz", "--out", "o", "--teacher", "m", "--temperature", "1e300"),
+        ("train", "npz:none.npz", "--out", "o", "--teacher", "m", "--temperature", "nan"),
+        ("train", "npz:none.npz", "--out", "o", "--epochs", str(10**400)),
+        ("prune", "tests.cli.models:mlp", "--input", "1x16", "--sparsity", "nan"),
+        ("prune", "tests.cli.models:mlp", "--input", "1x16", "--keep", str(10**400)),
+        ("prune", "tests.cli.models:mlp", "--input", "1x16", "--inverse-alpha", "inf"),
+        ("shrink", "--data", "npz:none.npz", "--at-least", "inf"),
+        ("reproduce", "table2", "--rates", "90", "nan"),
+        ("data", "show", "hands45", "9" * 5000),
+        ("audit", "tests.cli.models:mlp", "--input", "9" * 5000),
+        ("audit", "tests.cli.models:mlp", "--input", "x".join(["1"] * 71)),
+        ("audit", "tests.cli.models:mlp", "--input", "int64:1=" + "9" * 5000),
+    ],
+    ids=lambda words: " ".join(words)[:60],
+)
+def test_numbers_beyond_reason_are_one_line(fails: Fails, words: tuple[str, ...]) -> None:
+    assert len(fails(*words)) < 1000

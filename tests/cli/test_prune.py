@@ -118,8 +118,8 @@ def test_saliency_and_counts_from_files(run: Run, tmp_path: Path) -> None:
         ("--sparsity 0.5 --ignore nothing.*", "'nothing.*' fits no parameter"),
         ("--sparsity 0.5 --saliency gone", "there is no file 'gone'"),
         ("--sparsity 0.5 --scope gone.json", "--scope 'gone.json' cannot be read"),
-        ("--sparsity 0.5 --scope list.json", "must hold names and counts"),
-        ("--sparsity 0.5 --scope broken.json", "is not JSON"),
+        ("--sparsity 0.5 --scope list.json", "expected object at $"),
+        ("--sparsity 0.5 --scope broken.json", "expected JSON"),
         ("--sparsity 0.5 --out gone/w", "there is no folder 'gone'"),
         ("--sparsity 0.5 --out .", "it is a folder"),
         ("--sparsity 0.5 --out w --masks ./w", "--out and --masks are both 'w'"),
@@ -133,6 +133,15 @@ def test_nonsense_is_one_line_and_writes_nothing(
     out = () if "--out" in words else ("--out", "w")
     assert message in fails(*MLP, *words.split(), *out)
     assert sorted(os.listdir(tmp_path)) == ["broken.json", "list.json"]
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"0.weight": 1' + "0" * 400 + "}", "\ufeff{}"])
+def test_counts_beyond_reason_are_one_line(
+    fails: Callable[..., str], tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "deep.json").write_text(text)
+    words = ("--sparsity", "0.5", "--method", "magnitude", "--scope", "deep.json", "--out", "w")
+    assert "'deep.json': expected" in fails(*MLP, *words)
 
 
 def test_both_files_or_neither(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -365,7 +365,7 @@ def test_nonsense_is_one_line(run: Run, fails: Fails, arms: Path) -> None:
     (arms / "shrunk").mkdir()
     (arms / "shrunk" / "model").symlink_to((arms / "arms").resolve())
     (arms / "shrunk" / "curve.json").write_text("[{}]")
-    assert "is no curve" in fails("report", "shrunk")
+    assert "curve.json': expected the key" in fails("report", "shrunk")
 
 
 def test_an_option_of_models_is_none_of_runs(fails: Fails, table: Path) -> None:

@@ -16,7 +16,7 @@ from trellis.paper.folder import Folder
 from trellis.paper.named import NAME, Named, read_named
 from trellis.paper.network import architecture_of
 from trellis.paper.pack import is_packed, unpacked
-from trellis.paper.recordings import Recordings
+from trellis.paper.recordings import Recordings, describe
 from trellis.train import forward_of, predictions, stack
 
 
@@ -45,7 +45,7 @@ def test_a_packed_network_says_what_its_cell_says(run: Folder) -> None:
 
 
 def test_what_is_said_counts_up_to_what_is_correct(run: Folder) -> None:
-    named = read_named(run.path)
+    named = read_named(run.path, run.data)
     assert named is not None
     for record in run.records.values():
         right = np.array(record["said"]) == np.array(named.labels[record["fold"]])
@@ -55,7 +55,7 @@ def test_what_is_said_counts_up_to_what_is_correct(run: Folder) -> None:
 
 
 def test_names_are_read_as_written(run: Folder) -> None:
-    assert read_named(run.path) == Named.of(waves(folds=2))
+    assert read_named(run.path, run.data) == Named.of(waves(folds=2))
 
 
 def test_a_run_without_them_is_read_all_the_same(tmp_path: Path) -> None:
@@ -65,10 +65,11 @@ def test_a_run_without_them_is_read_all_the_same(tmp_path: Path) -> None:
     new = ("said", "live_layers")
     old = [{k: v for k, v in json.loads(line).items() if k not in new} for line in lines]
     (tmp_path / "cells.jsonl").write_text("".join(json.dumps(line) + "\n" for line in old))
-    assert read_named(tmp_path) is None
+    data = describe(waves())
+    assert read_named(tmp_path, data) is None
     assert len(stored(tmp_path).records) == len(old)
     reproduce(small(), waves(), tmp_path)  # nothing is left to train
-    assert read_named(tmp_path) == Named.of(waves())
+    assert read_named(tmp_path, data) == Named.of(waves())
 
 
 def test_what_is_damaged_is_told(run: Folder, tmp_path: Path) -> None:
@@ -82,5 +83,5 @@ def test_what_is_damaged_is_told(run: Folder, tmp_path: Path) -> None:
     with pytest.raises(TrellisError, match="not in the network"):
         unpacked(run.networks(number), "tc@90", smaller)
     (tmp_path / NAME).write_text('{"classes": 3}')
-    with pytest.raises(TrellisError, match=r"recordings\.json' does not describe"):
-        read_named(tmp_path)
+    with pytest.raises(TrellisError, match=r"recordings\.json': expected"):
+        read_named(tmp_path, run.data)

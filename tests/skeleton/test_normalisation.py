@@ -89,7 +89,7 @@ def test_a_skeleton_in_one_point_has_no_scale() -> None:
 
 @pytest.mark.parametrize("given_", [{}, {"roots": [0]}, {"roots": 0, "scale": 1}, {"roots": ["a"]}])
 def test_what_is_no_normalisation(given_: dict[str, object]) -> None:
-    with pytest.raises(TrellisError, match="is not a normalisation"):
+    with pytest.raises(TrellisError, match=r"expected .* at \$"):
         Normalisation.from_dict(given_)
 
 
@@ -235,9 +235,9 @@ def test_a_model_saved_before_sizes_were_told_has_them_as_recorded() -> None:
     assert Normalisation.from_dict(old) == Normalisation((0,), 2.0)
     assert Normalisation((0,), 2.0).to_dict() == old  # so that what it began goes on
     for bones in ([[0]], [[0, "a"]], 3, [[0, 1, 2]]):
-        with pytest.raises(TrellisError, match="is not a normalisation"):
+        with pytest.raises(TrellisError, match=r"at \$\.bones"):
             Normalisation.from_dict(old | {"bones": bones, "length": 1.0})
-    with pytest.raises(TrellisError, match="is not a normalisation: 'length'"):
+    with pytest.raises(TrellisError, match="expected the key 'length'"):
         Normalisation.from_dict(old | {"bones": [[0, 1]]})
     with pytest.raises(TrellisError, match=r"bones are .*: give pairs of joints"):
         Normalisation((0,), 2.0, bones=((0, 1, 2),))  # type: ignore[arg-type]

@@ -213,7 +213,7 @@ def test_a_checkpoint_of_old_that_tells_no_time_is_read(tmp_path: Path) -> None:
     with safetensors.safe_open(path, framework="pt") as file:
         header = json.loads(file.metadata()["trellis.checkpoint"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    for seconds in (None, "long", -1, float("inf")):
+    for seconds in (None, 0):
         header["seconds"] = seconds
         safetensors.torch.save_file(tensors, path, {"trellis.checkpoint": json.dumps(header)})
         assert run(training(RECIPES["cosine"]), path, every=1e9) >= 0

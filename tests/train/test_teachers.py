@@ -99,7 +99,13 @@ def test_another_feed_takes_the_place_of_noise() -> None:
 
 @pytest.mark.parametrize(
     ("weight", "temperature", "message"),
-    [(1.5, 2.0, "weight=1.5"), (0.5, 0.0, "temperature=0.0"), (0.5, float("nan"), "nan")],
+    [
+        (1.5, 2.0, "weight=1.5"),
+        (0.5, 0.0, "temperature=0.0"),
+        (0.5, float("nan"), "nan"),
+        (0.5, 1e300, "1e"),
+        (0.5, 1e-300, "1e"),
+    ],
 )
 def test_nonsense_is_refused(weight: float, temperature: float, message: str) -> None:
     with pytest.raises(TrellisError, match=message):

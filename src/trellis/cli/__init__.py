@@ -6,20 +6,24 @@ one line on stderr. 141 is a reader that has seen enough (``| head``).
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import errno
+import functools
 import importlib
 import io
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import tyro
 
 import trellis
 from trellis.cli.aside import say
 from trellis.errors import TrellisError
+from trellis.interrupt import imported
 
 Command = Callable[..., int]
 
@@ -75,13 +79,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     trellis ...
     0
     """
+    imported()
+    _prepare_output()
     command, *rest = list(sys.argv[1:] if argv is None else argv) or ["--help"]
-    if command in ("-h", "--help"):
-        print(HELP, end="")
-        return 0
-    if command == "--version":
-        print(f"trellis {trellis.__version__}")
-        return 0
+    if command in ("-h", "--help", "--version"):
+        about = f"trellis {trellis.__version__}\n" if command == "--version" else HELP
+        return _told(lambda: min(sys.stdout.write(about), 0))
     if command not in COMMANDS:
         close = difflib.get_close_matches(command, COMMANDS, n=1)
         known = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}"
@@ -92,15 +95,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     for word in rest:
         if not _is_text(word):
             return _failed(f"{word!r} is not UTF-8, and no file could tell of it: rename it")
-    _prepare_output()
-    try:
-        status = tyro.cli(
+
+    def called() -> int:
+        return tyro.cli(
             _imported(command),
             prog=f"trellis {command}",
             args=rest,
             config=(tyro.conf.FlagCreatePairsOff,),
         )
-        sys.stdout.flush()
+
+    return _told(called)
+
+
+def _told(called: Callable[[], int]) -> int:
+    """The exit status of a call, whatever becomes of it."""
+    try:
+        try:
+            status = called()
+        except SystemExit:  # tyro, after --help
+            sys.stdout.flush()
+            raise
+        sys.stdout.flush()  # now: later a closed pipe is a complaint of Python's
         return status
     except TrellisError as error:
         return _failed(str(error))
@@ -156,8 +171,37 @@ def _prepare_output() -> None:
 
 def _imported(name: str) -> Command:
     """One when it is asked for: `trellis report` does not wait for what `trellis export` needs."""
-    found: Command = getattr(importlib.import_module(f"trellis.cli.{name}"), name)
-    return found
+    return bounded(getattr(importlib.import_module(f"trellis.cli.{name}"), name))
+
+
+def bounded(command: Command) -> Command:
+    """The same command, which names the number that it could not compute with, if one is to blame.
+    Every option checks its own range; this is for what one forgets.
+
+    >>> def show(*, rate: float = 30.0) -> int:
+    ...     return int(rate)
+    >>> bounded(show)(rate=float("inf"))
+    Traceback (most recent call last):
+        ...
+    trellis.errors.TrellisError: --rate inf: expected a finite number within 2^63
+    """
+
+    @functools.wraps(command)
+    def checked(*args: Any, **options: Any) -> int:
+        try:
+            return command(*args, **options)
+        except (ArithmeticError, ValueError):
+            for name, value in options.items():
+                for one in value if isinstance(value, tuple) else (value,):
+                    number = isinstance(one, int | float)
+                    if number and not -(2**63) < one < 2**63:  # nor is NaN
+                        flag = name.replace("_", "-")
+                        raise TrellisError(
+                            f"--{flag} {one!s:.20}: expected a finite number within 2^63"
+                        ) from None
+            raise
+
+    return checked
 
 
 def _of_memory(error: Exception) -> bool:
@@ -172,5 +216,6 @@ def _of_memory(error: Exception) -> bool:
 
 
 def _failed(message: str) -> int:
-    say(f"trellis: error: {' '.join(message.split())}", to=sys.stderr)
+    with contextlib.suppress(BrokenPipeError):  # the status still tells
+        say(f"trellis: error: {' '.join(message.split())}", to=sys.stderr)
     return 2

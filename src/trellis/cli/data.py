@@ -121,15 +121,15 @@ def data(command: Annotated[Command, arg(name="")]) -> int:
 
 
 def number_of(data: Skeletons, index: str) -> int:
-    if index.isascii() and index.isdecimal() and int(index) < len(data):
+    if index.isascii() and index.isdecimal() and len(index) < 19 and int(index) < len(data):
         return int(index)
     if index in data.names:
         return data.names.index(index)
     close = difflib.get_close_matches(index, data.names, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise TrellisError(
-        f"{index!r} is no recording of {data.source!r}: give a number from 0 to {len(data) - 1}, "
-        f"or a name such as {data.names[0]!r}{hint}"
+        f"{index!r:.200} is no recording of {data.source!r}: give a number from 0 to "
+        f"{len(data) - 1}, or a name such as {data.names[0]!r}{hint}"
     )
 
 

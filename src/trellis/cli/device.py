@@ -70,7 +70,7 @@ def _gpu(name: str) -> torch.device:
         raise TrellisError(f"--device {name!r}: there is no CUDA device here; use cpu")
     index = name.partition(":")[2]
     count = torch.cuda.device_count()
-    if index and int(index) >= count:
+    if index and (len(index) > 9 or int(index) >= count):
         raise TrellisError(f"--device {name!r}: there are {count} of them, from cuda:0")
     try:
         device = torch.device("cuda", int(index) if index else torch.cuda.current_device())

@@ -17,6 +17,7 @@ TYPES = {
         torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
     )
 }  # fmt: skip
+_DIMENSIONS, _DIGITS = 64, 18  # as many as torch can count
 SPEC = re.compile(r"(?:(?P<type>\w+):)?(?P<shape>\d+(?:x\d+)*)(?:=(?P<value>.+))?", re.ASCII)
 
 
@@ -44,13 +45,19 @@ def _example(spec: str, generator: torch.Generator) -> Tensor:
     found = SPEC.fullmatch(spec)
     if found is None:
         raise TrellisError(
-            f"--input {spec!r} is no input: write [TYPE:]SHAPE[=VALUE], such as 1x3x224x224, "
+            f"--input {spec[:200]!r} is no input: write [TYPE:]SHAPE[=VALUE], such as 1x3x224x224, "
             "int64:1x128 or int64:1x128=1"
         )
     name = found["type"] or "float32"
     if name not in TYPES:
         raise TrellisError(f"--input {spec!r}: {name!r} is no type; there are {', '.join(TYPES)}")
-    kind, shape = TYPES[name], tuple(map(int, found["shape"].split("x")))
+    sizes = found["shape"].split("x")
+    if len(sizes) > _DIMENSIONS or max(map(len, sizes)) > _DIGITS:
+        raise TrellisError(
+            f"--input {spec[:60]!r}…: expected at most {_DIMENSIONS} dimensions of {_DIGITS} "
+            f"digits each, got {len(sizes):,} of up to {max(map(len, sizes)):,}; give a smaller one"
+        )
+    kind, shape = TYPES[name], tuple(map(int, sizes))
     if 0 in shape:
         raise TrellisError(f"--input {spec!r} is empty: every size must be at least 1")
     try:
@@ -77,4 +84,4 @@ def _value(spec: str, text: str, kind: torch.dtype) -> float:
             return value
     except ValueError:
         pass
-    raise TrellisError(f"--input {spec!r}: {text!r} is no value of that type")
+    raise TrellisError(f"--input {spec[:200]!r}: {text[:60]!r} is no value of that type")

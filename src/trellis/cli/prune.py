@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,6 +19,7 @@ from trellis.errors import TrellisError
 from trellis.files import check_writable, replacing
 from trellis.saved.folder import own_files
 from trellis.saved.weights import read_tensors, write_weights
+from trellis.schema import Count, read_json
 
 arg = tyro.conf.arg
 Sparsity = Annotated[
@@ -174,14 +174,10 @@ def _scope(given: str) -> str | Mapping[str, int]:
     if not given.endswith(".json"):
         return given
     try:
-        counts: Any = json.loads(Path(given).read_text())
-    except OSError as error:
+        remedy = 'give names and counts, such as {"fc.weight": 100}'
+        return read_json(Path(given), dict[str, Count], remedy)
+    except FileNotFoundError as error:
         raise TrellisError(f"--scope {given!r} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise TrellisError(f"--scope {given!r} is not JSON: {error}") from error
-    if not isinstance(counts, dict):
-        raise TrellisError(f'--scope {given!r} must hold names and counts: {{"fc.weight": 100}}')
-    return counts
 
 
 def _check_files(

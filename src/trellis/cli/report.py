@@ -113,7 +113,8 @@ def of_run(folder: Folder, data: str | None = None, network: str | None = None) 
     """What the page of a run shows, with recordings that are named or built in: a folder may be a
     stranger's, and does not say what is read."""
     if data is None and (
-        folder.settings.data != BUILT_IN or (from_built_in(folder) and read_named(folder.path))
+        folder.settings.data != BUILT_IN
+        or (from_built_in(folder) and read_named(folder.path, folder.data))
     ):
         return run_report(folder, None, network)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -76,7 +77,7 @@ def chosen_fold(data: Skeletons, wanted: str | None) -> Fold:
     for fold in data.folds:
         if fold.name == wanted:
             return fold
-    if wanted.isascii() and wanted.isdecimal() and 1 <= int(wanted) <= len(data.folds):
+    if re.fullmatch("[0-9]{1,9}", wanted) and 1 <= int(wanted) <= len(data.folds):
         return data.folds[int(wanted) - 1]
     names = ", ".join(fold.name for fold in data.folds)
     raise TrellisError(

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from trellis.errors import TrellisError
 from trellis.files import replacing
 from trellis.masks.plain import plain_tensors
+from trellis.schema import MasksHeader, fitted, parsed
 
 HEADER = "trellis.masks"
 VERSION = 1
@@ -124,34 +125,23 @@ def _chunks(tensor: Tensor) -> Iterator[memoryview]:
     return (flat[start : start + _CHUNK] for start in range(0, len(flat), _CHUNK))
 
 
-def _header(path: str | PathLike[str], metadata: Mapping[str, str]) -> dict[str, Any]:
+def _header(path: str | PathLike[str], metadata: Mapping[str, str]) -> MasksHeader:
     if HEADER not in metadata:
         raise TrellisError(
             f"{str(path)!r} is a safetensors file but not a masks file (it has no {HEADER!r} "
             "header): give one written by Masks.save"
         )
     try:
-        header = json.loads(metadata[HEADER])
-    except (ValueError, RecursionError) as error:
-        raise _damaged(path, f"its header is not JSON ({error})") from None
-    if not isinstance(header, dict) or "version" not in header:
-        raise _damaged(path, "its header names no version")
-    if header["version"] != VERSION:
-        raise TrellisError(
-            f"{str(path)!r} is a masks file of version {header['version']!r}; this release of "
-            f"Trellis reads version {VERSION}: use the release that wrote it"
-        )
-    if not _is_count(header.get("budget")):
-        raise _damaged(path, f"its budget is {header.get('budget')!r}")
-    if not isinstance(header.get("provenance"), dict):
-        raise _damaged(path, "its provenance is not an object")
-    shapes = header.get("shapes")
-    if not isinstance(shapes, dict):
-        raise _damaged(path, "its header lists no shapes")
-    for name, shape in shapes.items():
-        if not isinstance(shape, list) or len(shape) > 64 or not all(map(_is_count, shape)):
-            raise _damaged(path, f"{name!r} has the shape {shape!r}")
-    return header
+        given = parsed(metadata[HEADER])
+        version = given.get("version", VERSION) if isinstance(given, dict) else VERSION
+        if version == VERSION:
+            return fitted(given, MasksHeader)
+    except TrellisError as error:
+        raise _damaged(path, str(error)) from None
+    raise TrellisError(
+        f"{str(path)!r} is a masks file of version {version!r:.60}; this release of Trellis reads "
+        f"version {VERSION}: use the release that wrote it"
+    )
 
 
 def _mask(path: str | PathLike[str], file: Any, name: str, shape: list[int]) -> Tensor:
@@ -171,10 +161,6 @@ def _mask(path: str | PathLike[str], file: Any, name: str, shape: list[int]) -> 
         return unpack(packed, tuple(shape))
     except RuntimeError as error:  # no entries at all, and sizes beyond what torch can multiply
         raise _damaged(path, f"{name!r} has the shape {shape} ({error})") from None
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
 def _damaged(path: str | PathLike[str], what: str) -> TrellisError:

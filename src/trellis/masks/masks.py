@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from trellis.devices import on_cpu
 from trellis.errors import TrellisError
 from trellis.masks import attach
 from trellis.masks.file import read_masks, weights_hash, write_masks
 from trellis.masks.plain import plain
-from trellis.masks.slots import Slot, named_slots, tied
+from trellis.masks.slots import Slot, named_slots, refuse_inference, tied
 
 Model = TypeVar("Model", bound=nn.Module)
 Named = list[tuple[str, Slot]]
@@ -104,6 +105,7 @@ class Masks(Mapping[str, Tensor]):
         """The fraction of the connections that is removed."""
         return 1 - self.kept / self.total if self.total else 0.0
 
+    @on_cpu()
     def apply(self, model: Model) -> Model:
         """Mask the model in place, and return it.
 
@@ -126,6 +128,7 @@ class Masks(Mapping[str, Tensor]):
                 attach.attach([slot], masks.get(name, first))
         return model
 
+    @on_cpu()
     def bake(self, model: Model) -> Model:
         """Write the masks into the weights, in place, and return the model, plain again.
 
@@ -199,6 +202,7 @@ class Masks(Mapping[str, Tensor]):
 
     def _matched(self, model: nn.Module) -> list[tuple[Named, dict[str, Tensor]]]:
         """Each parameter to mask: its slots by name, and the different masks, by name, for it."""
+        refuse_inference(model)
         groups = tied(named_slots(model), masked=False)
         names = {name: slot for group in groups for name, slot in group}
         for name, mask in self.items():

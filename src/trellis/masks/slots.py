@@ -141,11 +141,27 @@ def named_slots(model: nn.Module) -> Iterator[tuple[str, Slot]]:
 
 def named_plain_modules(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
     """Every module under every name, less those that `torch.nn.utils.parametrize` put there."""
+    if isinstance(model, torch.jit.ScriptModule):
+        raise TrellisError(
+            f"expected a torch.nn.Module, got the TorchScript module {model.original_name!r}"
+            f"{f' at {prefix!r}' if prefix else ''}; pass the module as it was before "
+            "torch.jit.script or torch.jit.trace"
+        )
     yield prefix, model
     hidden = "parametrizations" if parametrized(model) else None
     for name, child in model._modules.items():
         if child is not None and name != hidden:
             yield from named_plain_modules(child, f"{prefix}.{name}" if prefix else name)
+
+
+def refuse_inference(model: nn.Module) -> None:
+    """Raise if the model's tensors can be neither written to nor trained."""
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.is_inference():
+            raise TrellisError(
+                f"expected tensors that can be trained, got {name!r}, which torch.inference_mode() "
+                "made; make the model outside of it (torch.no_grad() is fine)"
+            )
 
 
 def tied(named: Iterable[tuple[str, Slot]], *, masked: bool) -> list[list[tuple[str, Slot]]]:

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,13 +23,26 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import TrellisError
-from ..files import read_whole, remove_drafts, replacing, write_tensors
+from ..files import remove_drafts, replacing, write_tensors
 from ..lock import locked
+from ..schema import (
+    LARGEST_LINES,
+    Measured,
+    Refused,
+    RunHead,
+    fitted,
+    parsed,
+    read_json,
+    read_limited,
+)
 from ..train.provenance import versions
+from .network import architecture_of
 from .settings import Data, Settings
 
 Record = dict[str, Any]  # a finished cell, as its line in cells.jsonl
 FORMAT = 1
+_MOST_NETWORKS = 1_000_000  # seeds, folds and rows multiplied
+_MOST_CONNECTIONS = 10**9  # of each
 
 
 class Folder:
@@ -89,6 +103,7 @@ def opened(path: Path, settings: Settings, data: Data) -> Iterator[Folder]:
         raise TrellisError(f"cannot make the folder {str(path)!r}: {why}") from error
     with locked(path):
         folder = Folder(path, settings, data, versions())
+        _check_size(settings, data)
         if (path / "settings.json").exists():
             _refuse_another(folder, stored(path))
         else:
@@ -103,35 +118,47 @@ def opened(path: Path, settings: Settings, data: Data) -> Iterator[Folder]:
         remove_drafts(path, "settings.json", "recordings.json", "table.*")
         remove_drafts(path / "dense", "stack-*")
         remove_drafts(path / "networks", "stack-*")
-        folder.records = _read_cells(path / "cells.jsonl", cut=True)
+        folder.records = _read_cells(folder, cut=True)
         yield folder
 
 
 def stored(path: Path) -> Folder:
     """A run as it was left, finished or not."""
     file = path / "settings.json"
+    remedy = "restore the file, or start another run with --out"
     try:
-        head = json.loads(read_whole(file))
-        if head["format"] != FORMAT:
-            raise TrellisError(
-                f"{str(file)!r} has format {head['format']!r}; this version reads {FORMAT}"
-            )
-        folder = Folder(
-            path,
-            Settings.from_dict(head["settings"]),
-            Data.from_dict(head["data"]),
-            dict(head["versions"]),
-        )
+        given = read_json(file, dict[str, Any], remedy)
     except FileNotFoundError:
         raise TrellisError(
             f"there is no run in {str(path)!r}: start one with trellis reproduce"
         ) from None
-    except OSError as error:
-        raise TrellisError(f"cannot read {str(file)!r}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise TrellisError(f"{str(file)!r} is not the head of a run: {error!r}") from None
-    folder.records = _read_cells(path / "cells.jsonl", cut=False)
+    if "format" in given and given["format"] != FORMAT:
+        raise TrellisError(
+            f"{str(file)!r}: expected format {FORMAT}, got format {given['format']!r:.60}; use the "
+            "release that wrote it"
+        )
+    try:
+        head = fitted(given, RunHead)
+        settings, data = Settings.from_dict(head["settings"]), Data.from_dict(head["data"])
+        _check_size(settings, data)
+    except TrellisError as error:
+        raise TrellisError(f"{str(file)!r}: {error!s:.400}; {remedy}") from None
+    folder = Folder(path, settings, data, head["versions"])
+    folder.records = _read_cells(folder, cut=False)
     return folder
+
+
+def _check_size(settings: Settings, data: Data) -> None:
+    """Refuse a run that no machine finishes, before its plan is made: a file may ask for any."""
+    rows = max(len(settings.rates) * len(settings.rows), len(settings.inverse_alphas) + 1) + 1
+    networks = settings.seeds * len(data.folds) * rows
+    connections = architecture_of(settings, data).connections
+    for found, most, what in (
+        (networks, _MOST_NETWORKS, "networks (seeds, folds and rows multiplied)"),
+        (connections, _MOST_CONNECTIONS, "connections in a network"),
+    ):
+        if found > most:
+            raise TrellisError(f"expected at most {most:,} {what}, got {found:,}")
 
 
 def _head(folder: Folder) -> str:
@@ -147,7 +174,7 @@ def _head(folder: Folder) -> str:
 def _refuse_another(new: Folder, old: Folder) -> None:
     """Cells of one folder must all come from the same settings, data and versions."""
     differs = [
-        f"{name.replace('_', ' ')} is {_short(before)} there and {_short(now)} now"
+        f"{name.replace('_', ' '):.80} is {_short(before)} there and {_short(now)} now"
         for head in ("settings", "data", "versions")
         for name, before, now in _compared(_plain(old, head), _plain(new, head))
     ]
@@ -179,26 +206,62 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _read_cells(path: Path, *, cut: bool) -> dict[str, Record]:
+def _read_cells(folder: Folder, *, cut: bool) -> dict[str, Record]:
     """The finished cells. A last line without its end was being written when the run was killed:
     it is left out and, with ``cut``, off."""
+    path = folder.path / "cells.jsonl"
     try:
-        content = read_whole(path)
+        content = read_limited(path, LARGEST_LINES, "delete it; its cells are made anew")
     except FileNotFoundError:
         return {}
-    except OSError as error:
-        raise TrellisError(f"cannot read {str(path)!r}: {error.strerror}") from error
     whole = content[: content.rfind(b"\n") + 1]
     if cut and len(whole) < len(content):
         os.truncate(path, len(whole))
+    remedy = "delete that line and run again; its cell is made anew"
     found: dict[str, Record] = {}
+    shapes = architecture_of(folder.settings, folder.data).shapes
     for number, line in enumerate(whole.splitlines(), 1):
         try:
-            record = json.loads(line)
-            found.setdefault(record["cell"], record)
-        except (ValueError, KeyError, TypeError) as error:
-            raise TrellisError(
-                f"{str(path)!r}, line {number}, is not a finished cell ({error}): delete that line "
-                "and run again; its cell is made anew"
-            ) from None
+            given = parsed(line)
+            refused = isinstance(given, dict) and "refused" in given
+            record: Record = dict(fitted(given, Refused if refused else Measured))
+            _check_cell(record, folder.settings, folder.data, shapes)
+        except TrellisError as error:
+            raise TrellisError(f"{str(path)!r}, line {number}: {error!s:.400}; {remedy}") from None
+        found.setdefault(record["cell"], record)
     return found
+
+
+def _check_cell(
+    record: Record, settings: Settings, data: Data, shapes: Mapping[str, tuple[int, ...]]
+) -> None:
+    """Refuse a cell that is not one of this run."""
+
+    def check(name: str, fits: bool, expected: str) -> None:
+        if not fits:
+            raise TrellisError(f"expected {expected} at $.{name}, got {_short(record[name])}")
+
+    row, seed, fold = record["row"], record["seed"], record["fold"]
+    check("seed", seed < settings.seeds, f"a seed below {settings.seeds}")
+    check("fold", fold < len(data.folds), f"a fold below {len(data.folds)}")
+    cell = f"{row}/seed-{seed}/fold-{fold}"
+    check("cell", record["cell"] == cell, _short(cell))
+    if "refused" in record:
+        return
+    sizes = {name: math.prod(shape) for name, shape in shapes.items()}
+    total = sum(sizes.values())
+    check("total", record["total"] == total, f"{total:,} connections")
+    check("kept", record["kept"] <= total, f"at most {total:,} connections")
+    check("live", record["live"] <= record["kept"], "at most what is kept")
+    check("test", record["test"] == data.test[fold], f"{data.test[fold]:,} recordings")
+    check("correct", record["correct"] <= record["test"], "at most what is tested on")
+    check("train_correct", record["train_correct"] <= record["train"], "at most the training part")
+    for name in ("layers", "live_layers"):
+        if name in record:
+            fits = record[name].keys() == sizes.keys() and all(
+                count <= sizes[layer] for layer, count in record[name].items()
+            )
+            check(name, fits, f"a count for each of {', '.join(sizes)[:200]}")
+    if "said" in record:
+        fits = len(record["said"]) == record["test"] and max(record["said"]) < data.classes
+        check("said", fits, f"{record['test']:,} classes below {data.classes}")

@@ -9,12 +9,12 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..errors import TrellisError
-from ..files import read_whole
+from ..schema import RunRecordings, read_json
 from ..skeleton import Layout, Skeletons
 from ..skeleton.pose import mean_pose
+from .settings import Data
 
 NAME = "recordings.json"
 
@@ -44,26 +44,32 @@ class Named:
         return json.dumps(dataclasses.asdict(self), ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def read_named(folder: Path) -> Named | None:
-    """What a run's folder says of its recordings; None for a run that an older version made."""
+def read_named(folder: Path, data: Data) -> Named | None:
+    """What a run's folder says of its recordings, which are those of ``data``; None for a run that
+    an older version made."""
     path = folder / NAME
-    if not path.exists():
+    remedy = "delete it, and give the command that made the run again"
+    try:
+        given = read_json(path, RunRecordings, remedy)
+    except FileNotFoundError:
         return None
     try:
-        given: dict[str, Any] = json.loads(read_whole(path))
-        layout: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in given["layout"].items()
-        }
+        classes, labels = given["classes"], given["labels"]
+        for at, found, expected in (
+            ("classes", len(classes), data.classes),
+            ("layout.joints", len(given["layout"]["joints"]), data.joints),
+            ("pose", len(given["pose"]), data.joints),
+            ("labels", tuple(map(len, labels)), data.test),
+        ):
+            if found != expected:
+                raise TrellisError(f"expected {expected} at $.{at}, got {found!s:.60}")
+        if max(map(max, labels)) >= data.classes:
+            raise TrellisError(f"expected classes below {data.classes} at $.labels, got others")
         return Named(
-            tuple(map(str, given["classes"])),
-            Layout(**layout),
-            tuple(tuple(map(int, fold)) for fold in given["labels"]),
-            tuple(tuple(map(float, joint)) for joint in given["pose"]),
+            tuple(classes),
+            Layout.from_dict(given["layout"]),
+            tuple(map(tuple, labels)),
+            tuple(given["pose"]),
         )
-    except OSError as error:
-        raise TrellisError(f"cannot read {str(path)!r}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TrellisError(
-            f"{str(path)!r} does not describe recordings ({error!r}): delete it, and give the "
-            "command that made the run again"
-        ) from None
+    except TrellisError as error:
+        raise TrellisError(f"{str(path)!r}: {error!s:.400}; {remedy}") from None

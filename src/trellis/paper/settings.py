@@ -11,7 +11,10 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import asdict
+
 from ..errors import TrellisError
+from ..schema import RunData, RunSettings, fitted
 from ..train import RECIPES, Recipe
 from ..train.training import PRECISIONS
 from .methods import METHODS, method_named, plain
@@ -99,13 +102,9 @@ class Settings:
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Settings:
-        known = {f.name for f in dataclasses.fields(cls)}
-        try:
-            if given.keys() != known:
-                raise TrellisError(f"{sorted(given.keys() ^ known)[0]!r} is missing or unknown")
-            return cls(**_frozen(given) | {"recipe": Recipe(**given["recipe"])})
-        except (TypeError, AttributeError) as error:
-            raise TrellisError(f"these are no settings of a run: {error}") from None
+        """The inverse of `to_dict`, from a file."""
+        found = fitted(given, RunSettings, "$.settings")
+        return cls(**asdict(found) | {"recipe": Recipe(**found.recipe)})
 
     def folder(self) -> str:
         """A name for the run's folder: readable, and another for other settings.
@@ -166,19 +165,20 @@ class Data:
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Data:
-        try:
-            return cls(**_frozen(given))
-        except TypeError as error:
-            raise TrellisError(f"this does not describe data: {error}") from None
+        """The inverse of `to_dict`, from a file."""
+        found = fitted(given, RunData, "$.data")
+        for name in ("train", "test"):
+            if len(getattr(found, name)) != len(found.folds):
+                raise TrellisError(
+                    f"expected a count for each of {len(found.folds)} folds at $.data.{name}, got "
+                    f"{len(getattr(found, name))}"
+                )
+        return cls(**asdict(found))
 
 
 def _thawed(values: dict[str, Any]) -> dict[str, Any]:
     """As JSON gives them back, so that what was stored can be compared with what is asked."""
     return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
-
-
-def _frozen(values: dict[str, Any]) -> dict[str, Any]:
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
 
 
 def is_benchmark(settings: Settings, data: Data) -> bool:

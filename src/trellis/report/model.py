@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import TrellisError
 from ..paths.audit import Audit
 from ..saved.folder import is_saved
+from ..schema import CurvePoint
 from ..skeleton import Evaluation, Fold, Recogniser, Skeletons
 from ..skeleton.pose import mean_pose
 from ..skeleton.shrink import options_for
@@ -53,7 +54,7 @@ class Models:
     path: Path
     model: Recogniser
     dense: Recogniser | None = None
-    curve: tuple[dict[str, Any], ...] = ()
+    curve: tuple[CurvePoint, ...] = ()
 
 
 def models_in(path: Path, dense: Path | None = None) -> Models:

@@ -40,7 +40,7 @@ def run_report(
     can be read meanwhile. Without it there are those of the built-in set alone. ``network`` is the
     row to open with.
     """
-    named = read_named(folder.path)
+    named = read_named(folder.path, folder.data)
     if named is None and recordings is not None and (data := recordings()) is not None:
         named = Named.of(data)
     rows = rows_of_run(folder)

@@ -6,33 +6,23 @@ recordings choose nothing. Figures of the two are not to be compared: they are s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import TrellisError
-from ..files import read_whole
+from ..schema import CurvePoint, read_json
 from .points import method, point
 
 Point = Mapping[str, Any]
 _MEASURED = {"validation": "validation_top1", "test": "top1"}  # on what, and what a point calls it
 
 
-def tried_in(path: Path) -> tuple[dict[str, Any], ...]:
+def tried_in(path: Path) -> tuple[CurvePoint, ...]:
     """The points of a curve's file: sparsity, kept; validation_top1, top1 and live where known."""
-    if not path.exists():
-        return ()
     try:
-        points = json.loads(read_whole(path))
-        for one in points:
-            float(one["sparsity"]), int(one["kept"])
-        return tuple(points)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TrellisError(
-            f"{str(path)!r} is no curve: a list of points with sparsity, kept and "
-            f"validation_top1 ({error!r:.200})"
-        ) from None
+        return tuple(read_json(path, list[CurvePoint], "delete it to do without it"))
+    except FileNotFoundError:
+        return ()
 
 
 def tried_rows(curve: Sequence[Point]) -> list[dict[str, Any]]:

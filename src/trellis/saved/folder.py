@@ -33,14 +33,14 @@ import torch
 from torch import Tensor
 
 from trellis.errors import TrellisError
-from trellis.files import check_writable, drafts_of, read_whole, remove_drafts, replacing
+from trellis.files import check_writable, drafts_of, remove_drafts, replacing
 from trellis.masks import Masks
 from trellis.masks.file import pack, unpack
 from trellis.saved.weights import MASK, read_tensors, write_weights
+from trellis.schema import Architecture, ModelHead, fitted, parsed, read_json
 
 TENSORS, DESCRIPTION = "model.safetensors", "model.json"
 FORMAT, VERSION = "trellis.model", 1
-_LONGEST = 1 << 26  # bytes of JSON that are read at all
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Folder:
     tensors: dict[str, Tensor]
     aliases: dict[str, str]  # as the file's metadata has them
     masks: Masks | None
-    architecture: dict[str, Any] | None
+    architecture: Architecture | None
     notes: dict[str, Any]
 
 
@@ -163,45 +163,30 @@ def _stored(folder: Path, digest: str) -> Path | None:
     return None
 
 
-def _description(path: Path) -> dict[str, Any]:
+def _description(path: Path) -> ModelHead:
+    remedy = "save or download the model again"
     try:
-        if path.stat().st_size > _LONGEST:
-            raise _damaged(path, f"it is longer than {_LONGEST:,} bytes")
-        found = json.loads(read_whole(path), parse_constant=_no_number)
+        given = read_json(path, dict[str, Any], remedy)
     except FileNotFoundError:
         within = sorted(each.parent for each in path.parent.glob(f"*/{DESCRIPTION}"))
         instead = f"; {' and '.join(repr(str(each)) for each in within[:3])} do" if within else ""
         raise TrellisError(
             f"{str(path.parent)!r} holds no model: there is no {DESCRIPTION} in it{instead}"
         ) from None
-    except OSError as error:
-        raise TrellisError(f"{str(path)!r} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise _damaged(path, f"it is not JSON ({error})") from None
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
+    if given.get("format") != FORMAT:
         raise TrellisError(
             f"{str(path)!r} does not describe a Trellis model (its format is not {FORMAT!r}): "
             "give a folder written by trellis.save"
         )
-    if found.get("version") != VERSION:
+    if given.get("version") != VERSION:
         raise TrellisError(
-            f"{str(path)!r} is of version {found.get('version')!r}; this release of Trellis reads "
-            f"version {VERSION}: use the release that wrote it"
+            f"{str(path)!r} is of version {given.get('version')!r:.60}; this release of Trellis "
+            f"reads version {VERSION}: use the release that wrote it"
         )
-    if not isinstance(found.get("tensors"), str):
-        raise _damaged(path, f"it has no hash of {TENSORS}")
-    if not isinstance(found.get("notes"), dict):
-        raise _damaged(path, "its notes are not an object")
-    if "architecture" not in found:
-        raise _damaged(path, "it does not say what architecture it is of")
-    architecture = found["architecture"]
-    if architecture is not None and not (
-        isinstance(architecture, dict)
-        and isinstance(architecture.get("name"), str)
-        and isinstance(architecture.get("arguments"), dict)
-    ):
-        raise _damaged(path, f"its architecture is {architecture!r:.100}")
-    return found
+    try:
+        return fitted(given, ModelHead)
+    except TrellisError as error:
+        raise TrellisError(f"{str(path)!r}: {error}; {remedy}") from None
 
 
 def _mask(path: Path, name: str, packed: Tensor, weight: Tensor | None) -> Tensor:
@@ -220,13 +205,11 @@ def _mask(path: Path, name: str, packed: Tensor, weight: Tensor | None) -> Tenso
 
 def _json(value: Mapping[str, Any]) -> str:
     try:
-        return json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    except (TypeError, ValueError, RecursionError) as error:
+        text = json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+        parsed(text)  # what could not be read again is told now
+        return text
+    except (TrellisError, TypeError, ValueError, RecursionError) as error:
         raise TrellisError(f"notes cannot be written as JSON: {error}") from None
-
-
-def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is no number in JSON")
 
 
 def _sha256(path: Path) -> str:

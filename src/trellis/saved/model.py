@@ -9,10 +9,11 @@ from typing import Any, TypeVar, overload
 import torch
 from torch import nn
 
+from trellis.devices import on_cpu
 from trellis.errors import TrellisError
 from trellis.masks import Mask, Masks, masks_of, plain
 from trellis.masks.attach import detach
-from trellis.masks.slots import named_slots, tied
+from trellis.masks.slots import named_slots, refuse_inference, tied
 from trellis.saved.folder import Folder, read_folder, write_folder
 from trellis.saved.registry import kind_named, name_of
 from trellis.saved.weights import fitted
@@ -55,6 +56,7 @@ def save(
 def load(folder: str | PathLike[str], into: None = None) -> nn.Module: ...
 @overload
 def load(folder: str | PathLike[str], into: Model) -> Model: ...
+@on_cpu()
 def load(folder: str | PathLike[str], into: nn.Module | None = None) -> nn.Module:
     """Read what `save` wrote, masks and all, and return the model.
 
@@ -104,6 +106,7 @@ def rebuilt(saved: Folder) -> nn.Module:
 
 
 def _loaded(saved: Folder, model: Model) -> Model:
+    refuse_inference(model)
     named = dict(named_slots(model))
     for name, slot in named.items():
         if not all(isinstance(transform, Mask) for transform in slot.transforms):

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrellisError
+from ..schema import SkeletonLayout
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,19 @@ class Layout:
                 f"layout {self.name!r}: body is {self.body}; give four joints, bottom, top, left "
                 f"and right, from 0 to {count - 1}"
             )
+
+    @classmethod
+    def from_dict(cls, given: SkeletonLayout) -> Layout:
+        """The inverse of `dataclasses.asdict`, from a file."""
+        mirror, body = given.get("mirror"), given.get("body")
+        return cls(
+            given["name"],
+            tuple(given["joints"]),
+            tuple(given["parents"]),
+            tuple(given["roots"]),
+            None if mirror is None else tuple(mirror),
+            None if body is None else tuple(body),
+        )
 
     @property
     def bones(self) -> tuple[tuple[int, int], ...]:

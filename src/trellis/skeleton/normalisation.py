@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrellisError
+from ..schema import InputNormalisation, fitted
 from .layout import Layout
 
 FRAMES = ("camera", "body")
@@ -128,18 +129,19 @@ class Normalisation:
         return found
 
     @classmethod
-    def from_dict(cls, given: dict[str, Any]) -> Normalisation:
-        try:
-            roots, body = given["roots"], given.get("body")
-            return cls(
-                tuple(int(joint) for joint in roots),
-                float(given["scale"]),
-                None if body is None else tuple(int(joint) for joint in body),
-                tuple((int(one), int(other)) for one, other in given.get("bones", ())),
-                float(given["length"]) if given.get("bones") else 1.0,
-            )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise TrellisError(f"{given!r} is not a normalisation: {error}") from None
+    def from_dict(cls, given: Any) -> Normalisation:
+        """The inverse of `to_dict`, from a file."""
+        found = fitted(given, InputNormalisation)
+        body = found.get("body")
+        if found.get("bones") and "length" not in found:
+            raise TrellisError("expected the key 'length' beside 'bones', got none")
+        return cls(
+            tuple(found["roots"]),
+            found["scale"],
+            None if body is None else tuple(body),
+            tuple(found.get("bones", ())),
+            found.get("length", 1.0),
+        )
 
 
 def body_axes(points: NDArray[np.float64]) -> NDArray[np.float64]:

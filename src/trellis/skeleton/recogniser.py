@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -16,12 +16,12 @@ from torch import Tensor, nn
 
 from ..errors import TrellisError
 from ..saved import save
-from ..saved.folder import read_folder
+from ..saved.folder import DESCRIPTION, read_folder
 from ..saved.model import rebuilt
+from ..schema import RecogniserNotes, fitted
 from .channels import BASES, COORDINATES, Channels
 from .chunks import CHUNKS, chunked
 from .gcn import GCN
-from .history import sound
 from .layout import Layout
 from .normalisation import Normalisation
 from .skeletons import Fold, Frames, Indices, Skeletons
@@ -176,15 +176,15 @@ class Recogniser:
         if own != other:
             place = next(i for i in range(len(own)) if own[i] != other[i])
             raise TrellisError(
-                f"joint {place} of {data.source!r} is {other[place]!r} and the model's is "
-                f"{own[place]!r}: give data with the same joints in the same order"
+                f"joint {place} of {data.source!r} is {other[place]!r:.60} and the model's is "
+                f"{own[place]!r:.60}: give data with the same joints in the same order"
             )
         place_of = {name: i for i, name in enumerate(self.classes)}
         used = np.unique(data.labels)
         if unknown := [data.classes[i] for i in used if data.classes[i] not in place_of]:
             raise TrellisError(
-                f"{data.source!r} has recordings of {unknown[0]!r}, which the model does not know: "
-                f"its classes are {_few(self.classes, 8)}"
+                f"{data.source!r} has recordings of {unknown[0]!r:.60}, which the model does not "
+                f"know: its classes are {_few(self.classes, 8)}"
             )
         table = np.array([place_of.get(name, -1) for name in data.classes], np.int64)
         return table[data.labels]
@@ -227,20 +227,20 @@ class Recogniser:
         if not isinstance(model, GCN):
             raise TrellisError(f"{str(path)!r} holds a {type(model).__name__}, not a GCN")
         try:
+            found = fitted(notes, RecogniserNotes, f"$.notes.{NOTES}")
             return cls(
                 model,
-                _whole(notes["chunks"]),
-                Normalisation.from_dict(notes["normalisation"]),
-                _words(notes["classes"]),
-                _layout(notes["layout"]),
-                tuple(sound(step) for step in notes["history"]),
-                _words(notes.get("channels", list(COORDINATES))),
-                str(notes.get("basis", BASES[0])),
+                found["chunks"],
+                Normalisation.from_dict(found["normalisation"]),
+                tuple(found["classes"]),
+                Layout.from_dict(found["layout"]),
+                tuple(notes["history"]),  # with keys of other releases and commands
+                tuple(found.get("channels", COORDINATES)),
+                found.get("basis", BASES[0]),
             )
-        except (TrellisError, AttributeError, KeyError, TypeError, ValueError) as error:
-            reason = f"there is no {error}" if isinstance(error, KeyError) else str(error)
+        except TrellisError as error:
             raise TrellisError(
-                f"{str(path)!r}: what model.json says of its input is not sound: {reason:.300}"
+                f"{str(path / DESCRIPTION)!r}: {error!s:.400}; save or download the model again"
             ) from None
 
 
@@ -256,29 +256,5 @@ class _Seeing(nn.Module):
         return logits
 
 
-def _layout(given: Mapping[str, Any]) -> Layout:
-    mirror, body = given.get("mirror"), given.get("body")
-    return Layout(
-        str(given["name"]),
-        _words(given["joints"]),
-        tuple(_whole(parent) for parent in given["parents"]),
-        tuple(_whole(root) for root in given["roots"]),
-        None if mirror is None else tuple(_whole(joint) for joint in mirror),
-        None if body is None else tuple(_whole(joint) for joint in body),
-    )
-
-
-def _words(given: Sequence[Any]) -> tuple[str, ...]:
-    if not isinstance(given, list) or not all(isinstance(word, str) for word in given):
-        raise TypeError(f"{given!r:.60} is no list of names")
-    return tuple(given)
-
-
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{value!r:.60} is no whole number")
-    return value
-
-
 def _few(names: Sequence[str], most: int = 4) -> str:
-    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
+    return ", ".join(f"{name:.40}" for name in names[:most]) + (", …" if len(names) > most else "")

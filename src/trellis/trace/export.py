@@ -54,7 +54,10 @@ def export(
         Entangled: ``model`` is a copy, and its forward() reaches around it to ``of``.
     """
     try:
-        with alone(of), _quiet(), torch.enable_grad():
+        # What torch.inference_mode made can be traced there alone.
+        inference = any(tensor.is_inference() for tensor in model.parameters())
+        mode = torch.inference_mode() if inference else torch.enable_grad()
+        with alone(of), _quiet(), mode:
             program = torch.export.export(
                 model, tuple(inputs), dynamic_shapes=dynamic_shapes, strict=False
             )

@@ -336,6 +336,8 @@ def as_inputs(model: nn.Module, example_inputs: Any) -> tuple[Any, ...]:
         )
     several = isinstance(example_inputs, tuple | list)
     inputs = tuple(example_inputs) if several else (example_inputs,)
+    # A copy of what torch.inference_mode made can be used in every mode.
+    inputs = pytree.tree_map_only(Tensor, lambda x: x.clone() if x.is_inference() else x, inputs)
     places = {p.device for p in model.parameters()}
     absent = next((name for name, p in model.named_parameters() if p.is_meta), None)
     if absent is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
-import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from torch import Tensor
 
 from ..errors import TrellisError
 from ..files import remove_drafts, replacing, write_tensors
+from ..schema import CheckpointHeader, fitted, parsed
 from .differing import differing
 from .training import Training
 
@@ -139,9 +139,7 @@ def _read(path: Path, training: Training, settings: dict[str, Any]) -> float:
         if name in own and own[name].dtype != tensor.dtype:
             raise _damaged(path, f"{name!r} is {tensor.dtype}, not {own[name].dtype}")
     training.restore(tensors, header["epochs_done"])
-    seconds = header.get("seconds", 0.0)
-    sound = isinstance(seconds, int | float) and 0 <= seconds < math.inf
-    return float(seconds) if sound else 0.0
+    return header.get("seconds") or 0.0
 
 
 def _settings(training: Training, about: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -174,22 +172,16 @@ def _sha256(tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def _header(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
-    try:
-        header = json.loads(metadata.get(HEADER, "null"))
-    except (ValueError, RecursionError) as error:
-        raise _damaged(path, f"its header is not JSON ({error})") from None
-    if not isinstance(header, dict) or not isinstance(header.get("settings"), dict):
+def _header(path: Path, metadata: Mapping[str, str]) -> CheckpointHeader:
+    if HEADER not in metadata:
         raise _damaged(path, f"it has no {HEADER!r} header")
-    if header.get("version") != VERSION:
-        raise TrellisError(
-            f"{str(path)!r} is a checkpoint of version {header.get('version')!r}; this release "
-            f"reads version {VERSION}: remove it to train from the start"
-        )
-    done = header.get("epochs_done")
-    if isinstance(done, bool) or not isinstance(done, int) or done < 0:
-        raise _damaged(path, f"it says {done!r} epochs are done")
-    return header
+    try:
+        given = parsed(metadata[HEADER])
+        if isinstance(given, dict) and given.get("version", VERSION) != VERSION:
+            raise TrellisError(f"expected version {VERSION}, got {given['version']!r:.60}")
+        return fitted(given, CheckpointHeader)
+    except TrellisError as error:
+        raise _damaged(path, str(error)) from None
 
 
 def _check_same(path: Path, stored: dict[str, Any], wanted: dict[str, Any]) -> None:

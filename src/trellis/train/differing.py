@@ -18,7 +18,7 @@ def differing(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     """
     before, now = _flat(stored), _flat(wanted)
     differ = [
-        f"{name} was {before.get(name)!r:.80} and is {now.get(name)!r:.80}"
+        f"{name:.80} was {before.get(name)!r:.80} and is {now.get(name)!r:.80}"
         for name in dict.fromkeys([*now, *before])
         if before.get(name) != now.get(name)
     ]

@@ -16,8 +16,10 @@ def check_teaching(weight: float, temperature: float) -> None:
     """Refuse a share of the loss, or a temperature, that is none."""
     if not 0 <= weight <= 1:
         raise TrellisError(f"weight={weight!r} of the teachers is not from 0 to 1")
-    if not 0 < temperature < float("inf"):
-        raise TrellisError(f"temperature={temperature!r} is not a finite number above 0")
+    if not 1e-3 <= temperature <= 1e3:
+        raise TrellisError(
+            f"expected a temperature from 0.001 to 1,000, got temperature={temperature!r}"
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,3 +67,22 @@ def test_what_could_not_have_been_written_is_refused(folder: Path, path: Any, va
 
 def test_an_unchanged_folder_is_read(folder: Path) -> None:
     assert isinstance(trellis.load(folder), trellis.Compacted)
+
+
+@pytest.mark.parametrize(
+    "path, value",
+    [
+        (("inputs",), ["x"]),
+        (("inputs",), [{"dtype": "float32", "shape": "x"}]),
+        (("inputs",), [{"dtype": "float32", "shape": [10**6, 10**6]}]),
+        (("inputs",), 3),
+        (("report", "after", "units"), 10**400),
+        (("report", "stays"), [{"layer": "0", "units": 10**400, "why": ""}]),
+        (("report", "notes"), "abc"),
+        (("buffers",), [[]]),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_a_description_that_does_not_fit_its_schema(folder: Path, path: Any, value: Any) -> None:
+    with pytest.raises(trellis.TrellisError, match=r"expected .* at \$|describes no input"):
+        trellis.load(changed(folder, *path, to=value))

@@ -164,6 +164,8 @@ def test_sides_and_bodies(tmp_path: Path) -> None:
         ({"classes": ["walk", "walk"]}, "'classes' names one twice"),
         ({"test": [True]}, "'test' must say"),
         ({"test": [0, 1, 2, 3]}, "'test' must say"),
+        ({"test": np.zeros(4, [("a", "i4"), ("b", "f4")])}, "'test' must say"),
+        ({"test": np.array(["0", "1", "0", "1"])}, "'test' must say"),
         ({"test": [False] * 4}, "nothing to test on"),
         ({"joints": ["a"]}, "'joints' must be 5 names"),
         ({"joints": list("aabcd")}, "the joint 'a' is named twice"),

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ...devices import on_cpu
 from ...errors import TrellisError
 from ...masks import Masks
 from ...trace.trellis import Trellis, trace
@@ -27,6 +28,7 @@ from .telling import left_alone, stays
 from .writing import Writer
 
 
+@on_cpu()
 def compact(model: nn.Module | Trellis, example_inputs: Any = None) -> Compacted:
     """The same function with dead connections and dead units physically gone.
 

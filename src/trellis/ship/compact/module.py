@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,8 +12,11 @@ from torch.utils import _pytree as pytree
 
 from ...errors import TrellisError
 from ...saved.registry import registered
+from ...schema import CompactedInput, CompactedModel, fitted
 from .program import HERE, KINDS, Held, Program, Ref, function, replaced
 from .report import Report
+
+_LARGEST = 1 << 32  # entries of an example input
 
 
 @registered("Compacted")
@@ -114,8 +118,9 @@ class Compacted(nn.Module):
     @classmethod
     def rebuilt(cls, description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Compacted:
         """The inverse of `described`, for tensors by the names they have here."""
-        program = Program.from_json(description["program"])
-        buffers = set(description["buffers"])
+        found = fitted(description, CompactedModel, "$.architecture.arguments")
+        program = Program.from_json(found["program"])
+        buffers = set(found["buffers"])
         held = set(program.held())
         if unknown := sorted(held - tensors.keys()):
             raise TrellisError(f"there is no tensor {unknown[0]!r}")
@@ -130,8 +135,8 @@ class Compacted(nn.Module):
             program,
             {name: tensor for name, tensor in made.items() if name not in buffers},
             {name: tensor for name, tensor in made.items() if name in buffers},
-            Report.from_dict(description["report"]),
-            [_spec(spec) for spec in description["inputs"]],
+            Report.from_dict(found["report"]),
+            [_spec(spec) for spec in found["inputs"]],
         )
 
     def __str__(self) -> str:
@@ -158,15 +163,14 @@ def _split(name: str) -> tuple[str, str]:
     return path, leaf
 
 
-def _spec(given: Any) -> dict[str, Any]:
-    """What a file says of an input, once it is seen to be a shape and a type."""
-    shape, kind = given.get("shape"), given.get("dtype")
-    if shape is None:
+def _spec(given: CompactedInput) -> dict[str, Any]:
+    """What a file says of an input, once it is seen to be of a known type and no absurd size."""
+    if "shape" not in given:
         return {"value": str(given.get("value"))}
-    whole = all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in shape)
-    if not whole or kind not in KINDS:
+    shape, kind = given["shape"], given.get("dtype")
+    if kind not in KINDS or math.prod(shape) > _LARGEST:
         raise TrellisError(f"{given!r:.80} describes no input")
-    return {"dtype": kind, "shape": list(shape)}
+    return {"dtype": kind, "shape": shape}
 
 
 def _of_a_mask(name: str) -> bool:

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...errors import TrellisError
 from ...masks import plain
 from ...paths.kernels import count
 from ...paths.scatter import draw
+from ...schema import CompactedReport, fitted
 from ...trace.current import current
 from ...trace.trellis import Trellis
 
@@ -80,14 +80,9 @@ class Report:
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Report:
         """The inverse of `to_dict`, from JSON."""
-        sizes = {}
-        for when in ("before", "after"):
-            numbers = dict(given[when])
-            if not all(isinstance(n, int) and n >= 0 for n in numbers.values()):
-                raise TrellisError(f"its sizes {when} are not whole numbers")
-            sizes[when] = Size(**numbers)
-        stays = tuple(Stay(str(s["layer"]), int(s["units"]), str(s["why"])) for s in given["stays"])
-        return cls(sizes["before"], sizes["after"], stays, tuple(map(str, given["notes"])))
+        found = fitted(given, CompactedReport)
+        before, after = (Size(**found[when]) for when in ("before", "after"))
+        return cls(before, after, tuple(Stay(**s) for s in found["stays"]), tuple(found["notes"]))
 
     def rows(self) -> list[list[str]]:
         """The table: a header, and a row for each measure."""

@@ -49,7 +49,8 @@ def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
     layout = _layout(path, arrays, pieces[0].shape[1] if pieces else 0)
     names, labels = _labels(path, arrays, len(pieces))
     test = arrays.get("test")
-    if test is not None and (test.shape != (len(pieces),) or not np.isin(test, (0, 1)).all()):
+    plain = test is None or (test.shape == (len(pieces),) and test.dtype.kind in "biuf")
+    if test is not None and not (plain and np.isin(test, (0, 1)).all()):
         raise TrellisError(f"{at(path)}: 'test' must say true or false for each recording")
     entries: list[Entry] = []
     places: Counter[int] = Counter()

@@ -14,6 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from ...errors import TrellisError
+from ...schema import CheckpointHeader, fitted, parsed
 from ...select.budget import as_written
 from ...train.checkpoint import HEADER, Another
 from ...train.differing import differing
@@ -77,9 +78,10 @@ def check_begun(folder: Path, about: Mapping[str, Any]) -> None:
     for path in sorted(folder.glob(".*.safetensors")):
         try:
             with safe_open(path, framework="pt") as file:
-                stored = json.loads((file.metadata() or {})[HEADER])["settings"]
-                differs = differing({name: stored.get(name) for name in wanted}, wanted)
-        except (OSError, SafetensorError, KeyError, ValueError, TypeError, AttributeError):
+                header = parsed((file.metadata() or {}).get(HEADER, "null"))
+            stored = fitted(header, CheckpointHeader)["settings"]
+        except (OSError, SafetensorError, TrellisError):
             continue  # its phase will tell what is wrong with it, if it is one's at all
+        differs = differing({name: stored.get(name) for name in wanted}, wanted)
         if differs:
             raise Another(path, differs)
