@@ -10,7 +10,7 @@ from torch import nn
 
 from ...errors import TrellisError
 from ...masks import Masks
-from ...trace.trellis import Trellis, trace
+from ...trace.trellis import Trellis, spec, trace
 from ...trace.values import leaves
 from .batch_norm import fold_batch_norms
 from .checking import check
@@ -128,6 +128,7 @@ def _written(network: Network, kept: Kept, relations: dict[str, Relation]) -> Co
         {n: t.tensor for n, t in held.items() if not t.parameter},
         _NONE,
         network.net.specs,
+        [spec(probe) for probe in network.probes],
     )
     masks = {n: t.mask for n, t in held.items() if t.mask is not None and not bool(t.mask.all())}
     return Masks(masks).apply(small) if masks else small
