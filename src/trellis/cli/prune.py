@@ -18,6 +18,7 @@ from trellis.cli.opened import Opened, is_folder, opened
 from trellis.cli.tables import print_change, print_json
 from trellis.errors import TrellisError
 from trellis.files import check_writable, replacing
+from trellis.limits import read_limited
 from trellis.saved.weights import read_tensors, write_weights
 
 arg = tyro.conf.arg
@@ -171,10 +172,10 @@ def _scope(given: str) -> str | Mapping[str, int]:
     if not given.endswith(".json"):
         return given
     try:
-        counts: Any = json.loads(Path(given).read_text())
+        counts: Any = json.loads(read_limited(Path(given)))
     except OSError as error:
         raise TrellisError(f"--scope {given!r} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TrellisError(f"--scope {given!r} is not JSON: {error}") from error
     if not isinstance(counts, dict):
         raise TrellisError(f'--scope {given!r} must hold names and counts: {{"fc.weight": 100}}')

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import TrellisError
+from ..limits import check_count
 from ..train import RECIPES, Recipe
 from ..train.training import PRECISIONS
 from .methods import METHODS, method_named, plain
@@ -61,8 +62,7 @@ class Settings:
             value = getattr(self, name)
             if name == "stack" and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise TrellisError(f"{name}={value!r} is not a whole number from 1 up")
+            check_count(name, value)
         self._check_rows()
 
     def _check_rows(self) -> None:

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from trellis.errors import TrellisError
 from trellis.files import check_writable, replacing
+from trellis.limits import read_limited
 from trellis.masks import Masks
 from trellis.masks.file import pack, unpack
 from trellis.saved.weights import MASK, read_tensors, write_weights
@@ -124,9 +125,8 @@ def is_saved(folder: str | PathLike[str]) -> bool:
 
 def _description(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > _LONGEST:
-            raise _damaged(path, f"it is longer than {_LONGEST:,} bytes")
-        found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+        text = read_limited(path, _LONGEST).decode("utf-8")
+        found = json.loads(text, parse_constant=_no_number)
     except FileNotFoundError:
         within = sorted(each.parent for each in path.parent.glob(f"*/{DESCRIPTION}"))
         instead = f"; {' and '.join(repr(str(each)) for each in within[:3])} do" if within else ""
