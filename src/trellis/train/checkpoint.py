@@ -55,7 +55,8 @@ def run(
 
     On one device the result is the same, bit for bit, however often this is stopped and called
     again. ``about`` is whatever else must be the same for that (the data's name, the weights
-    that training began with). ``every`` is in seconds. ``watch`` is called after every epoch. The
+    that training began with). ``every`` is in seconds. Training that diverges raises, and nothing
+    is written. ``watch`` is called after every epoch. The
     checkpoint stays: whoever has put the result away calls `remove_checkpoint`.
 
     >>> from trellis.train import forward_of, recipe_named, stack
@@ -81,13 +82,19 @@ def run(
             f"{training.epochs_done} epochs are done, of {end} that were to be: remove "
             f"{str(checkpoint)!r} to train from the start"
         )
+    first = True
     while training.epochs_done < end:
         training.epoch()
         if watch is not None:
             watch(training)
         late = time.monotonic() - last >= (EVERY if every is None else every)
-        if checkpoint is not None and (late or training.epochs_done >= end):
-            _write(checkpoint, training, settings, before + time.monotonic() - began)
+        due = late or training.epochs_done >= end
+        if due or first:  # not after every epoch: a GPU would wait for the answer
+            training.check_finite()
+            first = False
+        if due:
+            if checkpoint is not None:
+                _write(checkpoint, training, settings, before + time.monotonic() - began)
             last = time.monotonic()
     return before + time.monotonic() - began
 

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from ...errors import TrellisError
+from ...finite import check_model
 from ...masks import Masks
 from ...trace.trellis import Trellis, spec, trace
 from ...trace.values import leaves
@@ -49,6 +50,8 @@ def compact(model: nn.Module | Trellis, example_inputs: Any = None) -> Compacted
         if example_inputs is None:
             example_inputs = tuple(_example(spec) for spec in model.specs)
         model = model.model
+    if isinstance(model, nn.Module):
+        check_model(model, "repair it before compacting")
     devices = {p.device for p in model.parameters()} if isinstance(model, nn.Module) else set()
     if any(device.type != "cpu" for device in devices):
         small = compact(copy.deepcopy(model).cpu(), example_inputs)
