@@ -14,6 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from ...errors import TrellisError
+from ...files import intact
 from ...select.budget import as_written
 from ...train.checkpoint import HEADER, Another
 from ...train.differing import differing
@@ -77,7 +78,11 @@ def check_begun(folder: Path, about: Mapping[str, Any]) -> None:
     for path in sorted(folder.glob(".*.safetensors")):
         try:
             with safe_open(path, framework="pt") as file:
-                stored = json.loads((file.metadata() or {})[HEADER])["settings"]
+                metadata = file.metadata() or {}
+                names: list[str] = file.keys()
+                if not intact({name: file.get_tensor(name) for name in names}, metadata):
+                    continue
+                stored = json.loads(metadata[HEADER])["settings"]
                 differs = differing({name: stored.get(name) for name in wanted}, wanted)
         except (OSError, SafetensorError, KeyError, ValueError, TypeError, AttributeError):
             continue  # its phase will tell what is wrong with it, if it is one's at all
