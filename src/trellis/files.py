@@ -1,8 +1,10 @@
-"""Writing files whole or not at all."""
+"""Writing files whole or not at all, and tensors with a digest that tells damage."""
 
 from __future__ import annotations
 
 import glob
+import hashlib
+import json
 import os
 import re
 import secrets
@@ -12,12 +14,16 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import safetensors.torch
+import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
 from trellis.errors import TrellisError
+
+DIGEST = "trellis.digest"  # a file's own, in its metadata
 
 
 def check_writable(path: Path, inputs: Iterable[Path] = ()) -> None:
@@ -95,8 +101,46 @@ def write_tensors(
     draft: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None
 ) -> None:
     """Tensors as safetensors, into the draft itself: the library's own way to write a file is by
-    one of a random name beside it, which would stay there for ever were this process killed."""
-    draft.write_bytes(safetensors.torch.save(dict(tensors), metadata))
+    one of a random name beside it, which would stay there for ever were this process killed.
+
+    The metadata gets the `digest` of all, which `intact` compares. The same tensors make the same
+    bytes: the library writes metadata in any order.
+    """
+    told = dict(metadata or {})
+    told[DIGEST] = digest(tensors, told)
+    content = safetensors.torch.save(dict(tensors), told)
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight bytes
+    with draft.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.write(memoryview(content)[8 + size :])
+
+
+def digest(tensors: Mapping[str, Tensor], about: Any = None) -> str:
+    """SHA-256 over tensors (names, types, shapes, bytes) and what JSON holds ``about`` them.
+
+    >>> one, other = torch.zeros(2), torch.tensor([0.0, -0.0])
+    >>> digest({"a": one}) == digest({"a": other}), len(digest({"a": one}))
+    (False, 64)
+    """
+    found = hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode())
+    for name, tensor in sorted(tensors.items()):
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        found.update(flat.view(torch.uint8).numpy().data)
+    return found.hexdigest()
+
+
+def intact(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bool | None:
+    """Whether these are the tensors and metadata that `write_tensors` wrote; None if the file has
+    no digest to tell by."""
+    if DIGEST not in metadata:
+        return None
+    rest = {name: value for name, value in metadata.items() if name != DIGEST}
+    return metadata[DIGEST] == digest(tensors, rest)
 
 
 def remove_drafts(folder: Path, *names: str) -> None:

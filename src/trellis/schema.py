@@ -325,12 +325,18 @@ class CompactedInput(TypedDict, total=False):
     value: Any
 
 
+class CompactedShapes(TypedDict):
+    inputs: list[CompactedInput]
+    outputs: list[Any]
+
+
 class CompactedModel(TypedDict):
     """The arguments of a compacted model's architecture."""
 
     program: dict[str, Any]
     report: CompactedReport
     inputs: list[CompactedInput]
+    shapes: NotRequired[CompactedShapes]  # older releases wrote none
     buffers: list[Text]
 
 
@@ -349,6 +355,7 @@ class MasksHeader(TypedDict):
     budget: Count
     provenance: dict[str, Any]
     shapes: dict[str, Annotated[list[Count], Meta(max_length=64)]]
+    digest: NotRequired[Text]  # older releases wrote none
 
 
 # --- reading ------------------------------------------------------------------------------------

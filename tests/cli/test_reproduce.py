@@ -99,3 +99,12 @@ def test_a_bar_is_shown_on_a_terminal_only(
         watch(Progress("pruning 4 networks", 3, 9, None, None, 30, 10, 100))
     shown = capsys.readouterr().err
     assert "stack 3 of 9: pruning 4 networks" in shown
+
+
+@pytest.mark.parametrize("name", ["seeds", "workers", "chunks", "heads", "epochs"])
+def test_absurd_counts_are_refused_at_once(
+    fails: Callable[..., str], recordings: Path, name: str
+) -> None:
+    told = fails("reproduce", "table2", *WORDS, f"--{name}", "1000000000", "--out", "run")
+    assert f"{name}=1000000000: expected at most" in told
+    assert not (recordings / "run").exists()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
 
 import trellis
+from trellis.files import write_tensors
 from trellis.paper.methods import METHODS, with_inverse_alpha
 from trellis.paper.network import Architecture
 from trellis.paper.plan import Row
@@ -27,7 +27,7 @@ def bench() -> Bench:
 @pytest.fixture(scope="module")
 def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("dense") / "stack.safetensors"
-    save_file(stack([SMALL.build(seed) for seed in range(3)]), path)
+    write_tensors(path, stack([SMALL.build(seed) for seed in range(3)]))
     return path
 
 

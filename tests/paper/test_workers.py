@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from safetensors.torch import save_file
 
 import trellis
+from trellis.files import write_tensors
 from trellis.paper import workers
 from trellis.paper.methods import METHODS
 from trellis.paper.network import Architecture
@@ -25,7 +25,7 @@ SOURCE = Path(trellis.__file__).parents[1]
 
 def jobs(folder: Path) -> list[Job]:
     path = folder / "dense.safetensors"
-    save_file(stack([SMALL.build(seed) for seed in range(2)]), path)
+    write_tensors(path, stack([SMALL.build(seed) for seed in range(2)]))
     keys = ("mp", "tc", "tc-stochastic", "mp-tc-budgets")
     return [Job(path, s, Row(f"{k}@80", 80.0, METHODS[k]), s) for k in keys for s in range(2)]
 

@@ -115,7 +115,7 @@ def test_to_remove_99_percent_is_to_keep_a_hundredth(total: int) -> None:
 def test_what_came_to_nothing_names_its_phase(rate: str, phase: str) -> None:
     usual, high = course(teachers=0), cast("dict[str, Any]", {rate: 1e30})
     wild = dataclasses.replace(usual, recipe=dataclasses.replace(usual.recipe, **high))
-    with pytest.raises(TrellisError, match=f"came to nothing: in the phase '{phase}' a network's"):
+    with pytest.raises(TrellisError, match=f"training diverged .* in the phase '{phase}'"):
         made(wild, keep=60)
 
 

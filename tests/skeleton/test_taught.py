@@ -218,13 +218,13 @@ def test_a_teacher_that_came_to_nothing_is_not_listened_to() -> None:
     wild = dataclasses.replace(given, recipe=dataclasses.replace(given.recipe, tune_rate=1e30))
     for keep in (40, 300):
         with pytest.raises(
-            TrellisError, match="in the phase 'tuning teachers' a network's numbers"
+            TrellisError, match=r"training diverged .* in the phase 'tuning teachers'"
         ):
             made(wild, keep=keep)
     alone = maker(teachers=0)
     dense = alone.train([5, 6])
     dense["dense.weight"][1] = torch.nan  # one of two is enough
-    with pytest.raises(TrellisError, match="in the phase 'pruning' a network's numbers"):
+    with pytest.raises(TrellisError, match=r"training diverged .* in the phase 'pruning'"):
         alone.shrink(dense, [5, 6], [300, 300], [0, 1])
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from tests.train.killed import Killed, kill_after
 from tests.train.networks import gcn, recordings, some_masks
 from trellis.errors import TrellisError
+from trellis.files import digest, write_tensors
 from trellis.train import (
     Recipe,
     Training,
@@ -108,13 +109,12 @@ def test_recordings_are_looked_at_once_however_many_checkpoints_are_written(
 ) -> None:
     begun = training(RECIPES["cosine"], masked=True)
     hashed: list[list[str]] = []
-    sha256 = checkpoint._sha256
 
     def counted(tensors: Mapping[str, Tensor]) -> str:
         hashed.append(sorted(tensors))
-        return sha256(tensors)
+        return digest(tensors)
 
-    monkeypatch.setattr(checkpoint, "_sha256", counted)
+    monkeypatch.setattr(checkpoint, "digest", counted)
     with pytest.raises(Killed):
         run(begun, tmp_path / "c", every=0, watch=kill_after(6))
     assert len(hashed) == 2 and ["x", "y"] in hashed
@@ -192,6 +192,37 @@ def test_damaged_checkpoints_are_one_error(tmp_path: Path) -> None:
             read_checkpoint(path, begun)
 
 
+def test_every_flipped_byte_is_told(tmp_path: Path) -> None:
+    """Before there was a digest, most damage to numbers was trained on."""
+    path = tmp_path / "c"
+    begun = training(RECIPES["speed"])
+    run(begun, path, until=2)
+    content = path.read_bytes()
+    stood = {name: tensor.clone() for name, tensor in begun.tensors().items()}
+    size = int.from_bytes(content[:8], "little")
+    for place in [*range(0, 8 + size, 13), *range(8 + size, len(content), len(content) // 60)]:
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        with pytest.raises(TrellisError, match="checkpoint"):
+            read_checkpoint(path, begun)
+        assert same(stood, begun.tensors()) and begun.epochs_done == 2
+    path.write_bytes(content)
+    read_checkpoint(path, begun)
+
+
+def test_a_checkpoint_without_a_digest_cannot_be_trusted(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    write_checkpoint(path, training(RECIPES["cosine"]))
+    with safetensors.safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    del metadata["trellis.digest"]
+    safetensors.torch.save_file(tensors, path, metadata)
+    with pytest.raises(TrellisError, match=r"no digest.*Remove it to train from the start"):
+        read_checkpoint(path, training(RECIPES["cosine"]))
+
+
 def test_its_time_adds_up_over_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that goes on by one second each time it is looked at: what was done before the last
     checkpoint counts, what was lost with the kill does not."""
@@ -207,7 +238,7 @@ def test_its_time_adds_up_over_stops(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert run(training(RECIPES["cosine"]), path, every=0) == pytest.approx(whole, abs=2)
 
 
-def test_a_checkpoint_of_old_that_tells_no_time_is_read(tmp_path: Path) -> None:
+def test_a_checkpoint_that_tells_no_time_is_read(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     write_checkpoint(path, training(RECIPES["cosine"]))
     with safetensors.safe_open(path, framework="pt") as file:
@@ -215,6 +246,6 @@ def test_a_checkpoint_of_old_that_tells_no_time_is_read(tmp_path: Path) -> None:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     for seconds in (None, 0):
         header["seconds"] = seconds
-        safetensors.torch.save_file(tensors, path, {"trellis.checkpoint": json.dumps(header)})
+        write_tensors(path, tensors, {"trellis.checkpoint": json.dumps(header)})
         assert run(training(RECIPES["cosine"]), path, every=1e9) >= 0
         path.unlink()

@@ -19,6 +19,7 @@ from trellis.cli.fitting import RecipeName
 from trellis.cli.sources import DataSource, Protocol, SkipBad
 from trellis.cli.tables import console
 from trellis.errors import TrellisError
+from trellis.limits import check_count
 from trellis.paper import (
     Folder,
     Progress,
@@ -117,6 +118,8 @@ def reproduce(
     """  # noqa: E501  (an example must be one line to be copied)
     if table_only and out is not None:
         return show_table(_stored(out, table))
+    if workers is not None:
+        check_count("workers", workers)
     place = chosen_device(device, precision)
     changes = {"epochs": epochs, "tune_epochs": tune_epochs}
     settings = Settings(

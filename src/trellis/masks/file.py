@@ -4,7 +4,8 @@ Each mask is a ``uint8`` tensor of ceil(n / 8) bytes, eight connections a byte, 
 lowest bit, the last byte filled up with zeros. The file's metadata has one key, `HEADER`, and
 its value is JSON::
 
-    {"version": 1, "budget": 3, "shapes": {"fc.weight": [2, 4]}, "provenance": {...}}
+    {"version": 1, "budget": 3, "shapes": {"fc.weight": [2, 4]}, "provenance": {...},
+     "digest": SHA-256 of the masks and of the rest of the header}
 
 Any safetensors reader opens it. The same masks always make the same bytes.
 """
@@ -27,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from trellis.errors import TrellisError
-from trellis.files import replacing
+from trellis.files import digest, replacing
 from trellis.masks.plain import plain_tensors
 from trellis.schema import MasksHeader, fitted, parsed
 
@@ -70,8 +71,10 @@ def write_masks(
         "shapes": {name: list(mask.shape) for name, mask in masks.items()},
         "provenance": dict(provenance),
     }
+    packed = {name: pack(mask) for name, mask in masks.items()}
+    header["digest"] = _digest(packed, header)
     content = safetensors.numpy.save(
-        {name: pack(mask) for name, mask in masks.items()},
+        packed,
         metadata={HEADER: json.dumps(header, allow_nan=False)},
     )
     with replacing(Path(path)) as [draft]:
@@ -86,14 +89,24 @@ def read_masks(path: str | PathLike[str]) -> tuple[dict[str, Tensor], int, dict[
             shapes: dict[str, list[int]] = header["shapes"]
             if set(file.keys()) != set(shapes):
                 raise _damaged(path, "its header and its tensors do not name the same parameters")
-            masks = {name: _mask(path, file, name, shape) for name, shape in shapes.items()}
+            packed = {name: _packed(path, file, name, shape) for name, shape in shapes.items()}
     except FileNotFoundError:
         raise TrellisError(f"{str(path)!r}: there is no such masks file") from None
     except OSError as error:
         raise TrellisError(f"{str(path)!r}: cannot be read: {error}") from error
     except safetensors.SafetensorError as error:
         raise _damaged(path, f"not a whole safetensors file ({error})") from error
+    told = header.pop("digest", None)  # older releases wrote none
+    if told is not None and told != _digest(packed, header):
+        raise _damaged(path, "its content is not what was written (digest)")
+    masks = {name: _mask(path, packed[name], name, shape) for name, shape in shapes.items()}
     return masks, header["budget"], header["provenance"]
+
+
+def _digest(packed: Mapping[str, np.ndarray[Any, Any]], header: Mapping[str, Any]) -> str:
+    # The header as a file gives it back: JSON has no tuples.
+    about = json.loads(json.dumps(header))
+    return digest({name: torch.from_numpy(mask) for name, mask in packed.items()}, about)
 
 
 def weights_hash(model: nn.Module) -> str:
@@ -144,7 +157,9 @@ def _header(path: str | PathLike[str], metadata: Mapping[str, str]) -> MasksHead
     )
 
 
-def _mask(path: str | PathLike[str], file: Any, name: str, shape: list[int]) -> Tensor:
+def _packed(
+    path: str | PathLike[str], file: Any, name: str, shape: list[int]
+) -> np.ndarray[Any, np.dtype[np.uint8]]:
     # Checked before anything of that size is made: a header may claim what it likes.
     stored = file.get_slice(name)
     count = math.prod(shape)
@@ -154,7 +169,17 @@ def _mask(path: str | PathLike[str], file: Any, name: str, shape: list[int]) -> 
             f"{name!r} of shape {shape} should be {-(-count // 8)} bytes of U8 and is "
             f"{stored.get_dtype()} of shape {stored.get_shape()}",
         )
-    packed = file.get_tensor(name)
+    packed: np.ndarray[Any, np.dtype[np.uint8]] = file.get_tensor(name)
+    return packed
+
+
+def _mask(
+    path: str | PathLike[str],
+    packed: np.ndarray[Any, np.dtype[np.uint8]],
+    name: str,
+    shape: list[int],
+) -> Tensor:
+    count = math.prod(shape)
     if count % 8 and int(packed[-1]) >> (count % 8):
         raise _damaged(path, f"{name!r} has bits set after its last connection")
     try:

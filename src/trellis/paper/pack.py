@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ..errors import TrellisError
+from ..files import intact
 from .plan import Cell
 
 LEAST = 90.0  # percent removed
@@ -50,6 +51,10 @@ def kept_of(
         return None
     try:
         with safe_open(path, framework="pt") as file:
+            names: list[str] = file.keys()
+            tensors = {name: file.get_tensor(name) for name in names}
+            if intact(tensors, file.metadata() or {}) is False:  # older releases wrote no digest
+                raise _damaged(path, "its content is not what was written (digest)")
             if f"{row}/{next(iter(shapes))}/places" not in file.keys():  # noqa: SIM118
                 return None
             stored = {

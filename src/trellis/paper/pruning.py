@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ..errors import TrellisError
+from ..files import intact
 from ..masks import Masks
 from ..paths.audit import audit
 from ..select.prune import prune
@@ -117,6 +119,8 @@ def read_network(
 ) -> dict[str, Tensor]:
     """Network ``place`` of a stored stack, whose parameters have these shapes."""
     try:
+        at = path.stat()
+        _check_intact(path, at.st_mtime_ns, at.st_size)
         with safe_open(path, framework="pt") as file:
             found = {name: file.get_slice(name)[place] for name in shapes}
     except (OSError, SafetensorError, IndexError) as error:
@@ -125,6 +129,16 @@ def read_network(
         if tuple(found[name].shape) != shape:
             raise _damaged(path, f"{name!r} has the shape {tuple(found[name].shape)}, not {shape}")
     return found
+
+
+@lru_cache(maxsize=1 << 10)
+def _check_intact(path: Path, changed: int, size: int) -> None:
+    """Once for each file: many networks are read of one."""
+    with safe_open(path, framework="pt") as file:
+        names: list[str] = file.keys()
+        sound = intact({name: file.get_tensor(name) for name in names}, file.metadata() or {})
+    if not sound:
+        raise _damaged(path, "its content is not what was written, or it has no digest")
 
 
 def _damaged(path: Path, why: str) -> TrellisError:

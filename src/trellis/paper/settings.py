@@ -14,6 +14,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from ..errors import TrellisError
+from ..limits import check_count
 from ..schema import RunData, RunSettings, fitted
 from ..train import RECIPES, Recipe
 from ..train.training import PRECISIONS
@@ -64,8 +65,7 @@ class Settings:
             value = getattr(self, name)
             if name == "stack" and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise TrellisError(f"{name}={value!r} is not a whole number from 1 up")
+            check_count(name, value)
         self._check_rows()
 
     def _check_rows(self) -> None:

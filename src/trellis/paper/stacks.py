@@ -140,6 +140,7 @@ class Stacks:
                 training.epoch()
                 self.done += len(seeds)
                 if time.monotonic() - last > _PAUSE or training.done:
+                    training.check_finite()
                     self._report(doing, part, training)
                     last = time.monotonic()
         except torch.cuda.OutOfMemoryError:

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..devices import on_cpu
+from ..finite import check_finite
 from ..trace.current import current
 from ..trace.trellis import Trellis, trace
 from .kernels import count
@@ -193,7 +194,9 @@ def audit(model: nn.Module | Trellis, example_inputs: Any = None) -> Audit:
     - `0.weight`: 50 % of what is kept can reach no output
     """
     net = trace(model, example_inputs)
-    kept = current(net).kept()
+    now = current(net)
+    check_finite(now.weights, "repair it before the audit")
+    kept = now.kept()
     if not kept:  # wires may still lead to outputs
         wired = sum(count(mask) for mask in reached(net.lean, propagate(net.lean, None)))
         return Audit((), net.output_units, wired, {}, net.biased)

@@ -7,10 +7,11 @@ from os import PathLike
 from typing import Any, TypeVar, overload
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from trellis.devices import on_cpu
 from trellis.errors import TrellisError
+from trellis.finite import check_finite
 from trellis.masks import Mask, Masks, masks_of, plain
 from trellis.masks.attach import detach
 from trellis.masks.slots import named_slots, refuse_inference, tied
@@ -46,6 +47,8 @@ def save(
             state = dict(seen.state_dict())
     else:
         state = masks.plain_state_dict(model)
+    parameters = {each for each, _ in named_slots(model)}
+    check_finite(state, "repair it, or train the model again", buffers=state.keys() - parameters)
     name, architecture = name_of(model), None
     if name is not None:
         architecture = {"name": name, "arguments": model.described()}  # type: ignore[operator]
@@ -101,8 +104,16 @@ def rebuilt(saved: Folder) -> nn.Module:
             f"{str(saved.path)!r} describes no architecture that can be made: {reason:.300}"
         ) from None
     state = fitted(saved.path, saved.tensors, saved.aliases, model)
+    _check_finite(saved, state, model)
     model.load_state_dict(state, assign=True)
     return model if saved.masks is None else saved.masks.apply(model)
+
+
+def _check_finite(saved: Folder, state: Mapping[str, Tensor], model: nn.Module) -> None:
+    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    do = "the training that wrote it diverged: train the model again"
+    tensors = {name: t for name, t in state.items() if isinstance(t, Tensor)}
+    check_finite(tensors, do, place=f"{str(saved.path)!r}: ", buffers=tensors.keys() - parameters)
 
 
 def _loaded(saved: Folder, model: Model) -> Model:
@@ -116,6 +127,7 @@ def _loaded(saved: Folder, model: Model) -> Model:
             )
     with plain(model) as seen:
         state = fitted(saved.path, saved.tensors, saved.aliases, seen)
+        _check_finite(saved, state, seen)
     for name in saved.masks or ():
         if name not in named:
             raise TrellisError(

@@ -17,7 +17,7 @@ import safetensors.torch
 from torch import Tensor, nn
 
 from trellis.errors import TrellisError
-from trellis.files import write_tensors
+from trellis.files import DIGEST, intact, write_tensors
 from trellis.masks import plain
 from trellis.masks.file import HEADER
 
@@ -64,7 +64,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             names: list[str] = file.keys()
-            return {name: file.get_tensor(name).clone() for name in names}, file.metadata() or {}
+            tensors = {name: file.get_tensor(name).clone() for name in names}
+            metadata = file.metadata() or {}
     except FileNotFoundError:
         raise TrellisError(f"there is no file {str(path)!r}") from None
     except OSError as error:
@@ -75,6 +76,13 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             "are never loaded, since they can run any code: convert them with "
             "safetensors.torch.save_model(model, path)"
         ) from error
+    if intact(tensors, metadata) is False:
+        raise TrellisError(
+            f"{str(path)!r} is damaged: its content is not what was written (digest); copy or "
+            "write it again"
+        )
+    metadata.pop(DIGEST, None)
+    return tensors, metadata
 
 
 def write_weights(

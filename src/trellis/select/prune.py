@@ -10,6 +10,7 @@ from torch import nn
 
 from ..devices import on_cpu
 from ..errors import TrellisError
+from ..finite import check_finite
 from ..masks import Masks
 from ..trace.current import current, matching, without
 from ..trace.trellis import Trellis, trace
@@ -68,6 +69,8 @@ def prune(
     net = trace(model, example_inputs)
     refuse_hooks(net.model)
     now = current(net)
+    if not isinstance(saliency, str):  # of magnitudes the method tells
+        check_finite(now.weights, "repair it before pruning")
     net = without(net, matching(net, options.ignored), now.weights)
     if not net.connections:
         raise TrellisError(

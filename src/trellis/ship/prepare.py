@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ..errors import TrellisError
+from ..finite import check_model
 from .format.meta import checked_meta
 from .recording import Recording
 from .tables.build import tables
@@ -27,6 +28,8 @@ def prepared(
 
     ``data`` is inputs such as the network will see, (samples, …), on which int8 is calibrated.
     """
+    if isinstance(model, nn.Module):
+        check_model(model, "repair it before exporting")
     found = model if isinstance(model, Tables) else tables(model, example_inputs)
     found = stored(found, values, None if data is None else _samples(found, data))
     notes = dict(found.notes)

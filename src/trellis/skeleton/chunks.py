@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrellisError
+from ..limits import check_bytes, check_count
 
 CHUNKS = 32  # the paper's M
 
@@ -25,14 +26,18 @@ def chunked(sequences: Sequence[NDArray[np.float32]], chunks: int = CHUNKS) -> N
     >>> chunked([ramp], chunks=8)[0, 0, ::3]
     array([0.  , 0.75, 1.  , 1.75, 2.  , 2.75, 3.  , 3.  ], dtype=float32)
     """
-    if isinstance(chunks, bool) or not isinstance(chunks, int) or chunks < 1:
-        raise TrellisError(f"chunks={chunks!r} is not a whole number from 1 up")
+    check_count("chunks", chunks)
     if len(sequences) == 0:
         raise TrellisError("there are no recordings to chunk")
     lengths = np.array([len(frames) for frames in sequences])
     if lengths.min() == 0:
         raise TrellisError(f"recording {int(lengths.argmin())} has no frames to chunk")
     joints, axes = sequences[0].shape[1:]
+    check_bytes(
+        4 * len(sequences) * chunks * joints * axes,
+        f"{len(sequences):,} recordings in {chunks:,} chunks",
+        "give fewer chunks, or fewer recordings",
+    )
     frames = np.concatenate(sequences).reshape(lengths.sum(), joints * axes)
     first = np.concatenate([[0], np.cumsum(lengths)])[:-1]  # of each recording, among all frames
 

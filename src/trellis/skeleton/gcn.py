@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import TrellisError
+from ..limits import check_bytes
 from ..saved.registry import registered
 from .stacked import ACTIVATIONS, stacked_gcn
 
@@ -73,6 +74,8 @@ class GCN(nn.Module):
         for name, size in sizes.items():
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise TrellisError(f"{name}={size!r} is not a whole number from 1 up")
+        if torch.get_default_device().type != "meta":  # there sizes take no memory
+            _check_sizes(shared=shared, concat=combine == "concat", **sizes)
         if combine not in ("concat", "sum"):
             raise TrellisError(f"combine={combine!r} is unknown: 'concat' or 'sum'")
         if activation not in tuple(ACTIVATIONS):  # a file may hold what is no key
@@ -189,6 +192,18 @@ class Block(nn.Module):
             signal = torch.einsum("kuv,bvkf->bukf", attention, convolved)
         signal = signal.flatten(2) if self.combine == "concat" else signal.sum(dim=2)
         return ACTIVATIONS[self.activation](signal if self.bias is None else signal + self.bias)
+
+
+def _check_sizes(
+    *, nodes: int, channels: int, classes: int, heads: int, filters: int, blocks: int,
+    shared: bool, concat: bool,
+) -> None:  # fmt: skip
+    width = filters * (heads if concat else 1)
+    convolutions = (1 if shared else heads) * filters * (channels + (blocks - 1) * width)
+    weights = blocks * heads * nodes**2 + convolutions + classes * nodes * width
+    check_bytes(
+        4 * weights, f"heads={heads}, filters={filters}, blocks={blocks}", "give smaller numbers"
+    )
 
 
 def _graph(adjacency: Any, heads: int, nodes: int) -> Tensor:

@@ -50,7 +50,9 @@ class Normalisation:
     length: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.scale) and self.scale > 0):
+        if not self.roots:
+            raise TrellisError("roots are empty: expected at least one joint that is the origin")
+        if not (np.isfinite(self.scale) and np.float32(self.scale) > 0):
             raise TrellisError(
                 f"the scale of the coordinates is {self.scale!r}; it must be a finite number above "
                 "0 (are all joints of all recordings in one place?)"
@@ -59,7 +61,7 @@ class Normalisation:
             raise TrellisError(f"body is {self.body!r}: give four joints, bottom, top, left, right")
         if not all(len(bone) == 2 for bone in self.bones):
             raise TrellisError(f"bones are {self.bones!r}: give pairs of joints")
-        if not (np.isfinite(self.length) and self.length > 0):
+        if not (np.isfinite(self.length) and np.float32(self.length) > 0):
             raise TrellisError(f"bones are {self.length!r} long: give a finite length above 0")
 
     @classmethod

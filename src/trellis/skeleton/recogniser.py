@@ -160,6 +160,13 @@ class Recogniser:
         with torch.no_grad():
             parts = [torch.softmax(self.model(part), dim=1) for part in x.split(_BATCH)]
         found: NDArray[np.float32] = torch.cat(parts).float().cpu().numpy()
+        if not np.isfinite(found).all():
+            place = int(np.argmin(np.isfinite(found).all(axis=1)))
+            raise TrellisError(
+                f"the model's answer for recording {place} is not finite: a weight is NaN, or a "
+                "coordinate is far larger than those it was trained on; train it again, or repair "
+                "the recording"
+            )
         return found
 
     def labels(self, data: Skeletons) -> Indices:

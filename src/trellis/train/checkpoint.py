@@ -1,13 +1,12 @@
 """Stopping a training and going on with it, as if nothing had happened.
 
 A checkpoint is one safetensors file: all tensors that change while training, and in its metadata
-how many epochs are done and what was being trained, on what, and how.
+how many epochs are done and what was being trained, on what, and how, with a digest of all that.
 """
 
 from __future__ import annotations
 
 import glob
-import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -16,11 +15,9 @@ from typing import Any
 
 import safetensors
 import safetensors.torch
-import torch
-from torch import Tensor
 
 from ..errors import TrellisError
-from ..files import remove_drafts, replacing, write_tensors
+from ..files import digest, intact, remove_drafts, replacing, write_tensors
 from ..schema import CheckpointHeader, fitted, parsed
 from .differing import differing
 from .training import Training
@@ -55,7 +52,8 @@ def run(
 
     On one device the result is the same, bit for bit, however often this is stopped and called
     again. ``about`` is whatever else must be the same for that (the data's name, the weights
-    that training began with). ``every`` is in seconds. ``watch`` is called after every epoch. The
+    that training began with). ``every`` is in seconds. Training that diverges raises, and nothing
+    is written. ``watch`` is called after every epoch. The
     checkpoint stays: whoever has put the result away calls `remove_checkpoint`.
 
     >>> from trellis.train import forward_of, recipe_named, stack
@@ -81,13 +79,19 @@ def run(
             f"{training.epochs_done} epochs are done, of {end} that were to be: remove "
             f"{str(checkpoint)!r} to train from the start"
         )
+    first = True
     while training.epochs_done < end:
         training.epoch()
         if watch is not None:
             watch(training)
         late = time.monotonic() - last >= (EVERY if every is None else every)
-        if checkpoint is not None and (late or training.epochs_done >= end):
-            _write(checkpoint, training, settings, before + time.monotonic() - began)
+        due = late or training.epochs_done >= end
+        if due or first:  # not after every epoch: a GPU would wait for the answer
+            training.check_finite()
+            first = False
+        if due:
+            if checkpoint is not None:
+                _write(checkpoint, training, settings, before + time.monotonic() - began)
             last = time.monotonic()
     return before + time.monotonic() - began
 
@@ -126,14 +130,20 @@ def _read(path: Path, training: Training, settings: dict[str, Any]) -> float:
     """Returns the seconds that it had taken up to there; 0 where an older version did not say."""
     try:
         with safetensors.safe_open(path, framework="pt") as file:
-            header = _header(path, file.metadata() or {})
-            _check_same(path, header["settings"], settings)
+            metadata = file.metadata() or {}
+            header = _header(path, metadata)
             names: list[str] = file.keys()
             tensors = {name: file.get_tensor(name) for name in names}
     except OSError as error:
         raise TrellisError(f"{str(path)!r} cannot be read: {error}") from error
     except safetensors.SafetensorError as error:
         raise _damaged(path, f"not a whole safetensors file ({error})") from error
+    sound = intact(tensors, metadata)
+    if sound is None:
+        raise _damaged(path, "it has no digest, as an older release wrote it")
+    if not sound:
+        raise _damaged(path, "its content is not what was written (digest)")
+    _check_same(path, header["settings"], settings)
     own = training.tensors()
     for name, tensor in tensors.items():
         if name in own and own[name].dtype != tensor.dtype:
@@ -151,8 +161,8 @@ def _settings(training: Training, about: Mapping[str, Any] | None) -> dict[str, 
         "seeds": training.seeds,
         "precision": training.precision,
         "device": training.x.device.type,
-        "recordings": _sha256({"x": training.x, "y": training.y}),
-        "masks": _sha256(training.masks),
+        "recordings": digest({"x": training.x, "y": training.y}),
+        "masks": digest(training.masks),
         "shrinking": None if training.shrinking is None else training.shrinking.to_dict(),
         "dropping": None if training.dropping is None else training.dropping.to_dict(),
         "agreement": None if training.agreement is None else training.agreement.to_dict(),
@@ -161,15 +171,6 @@ def _settings(training: Training, about: Mapping[str, Any] | None) -> dict[str, 
     # What a person has asked for comes first: where settings differ, the first few are named.
     result: dict[str, Any] = json.loads(json.dumps(dict(about or {}) | own, allow_nan=False))
     return result
-
-
-def _sha256(tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256()
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        flat = tensor.detach().cpu().contiguous().reshape(-1)
-        digest.update(flat.view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def _header(path: Path, metadata: Mapping[str, str]) -> CheckpointHeader:

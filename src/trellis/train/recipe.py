@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import TrellisError
+from ..limits import check_count
 
 SCHEDULES = ("speed", "cosine")
 
@@ -51,8 +52,7 @@ class Recipe:
             value = getattr(self, name)
             if name == "batch" and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise TrellisError(f"{name}={value!r} is not a whole number from 1 up")
+            check_count(name, value)
         shares = ["smoothing", "momentum"]
         if self.tune_smoothing is not None:
             shares.append("tune_smoothing")

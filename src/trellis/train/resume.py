@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TrellisError
+from ..files import digest
 from ..select.ranking import count
 from .differing import differing
 
@@ -27,7 +28,7 @@ class Standing:
     inside: dict[str, Tensor]
 
     def to_dict(self, plan: Mapping[str, Any]) -> dict[str, Any]:
-        return {
+        state = {
             "version": VERSION,
             "plan": dict(plan),
             "steps": self.steps,
@@ -35,6 +36,7 @@ class Standing:
             "masks": {name: mask.cpu().clone() for name, mask in self.masks.items()},
             "inside": {name: mask.cpu().clone() for name, mask in self.inside.items()},
         }
+        return state | {"digest": _digest(state)}
 
 
 def read_standing(
@@ -66,7 +68,18 @@ def read_standing(
             f"the pruner's state says budget={state['budget']} and keeps {kept} of "
             f"{plan['total']}: it is damaged"
         )
+    if "digest" in state and state["digest"] != _digest(state):  # older releases wrote none
+        raise TrellisError(
+            "the pruner's state is not what its state_dict() returned (digest): it is damaged"
+        )
     return Standing(state["steps"], state["budget"], masks, known)
+
+
+def _digest(state: Mapping[str, Any]) -> str:
+    tensors = {
+        f"{kind}.{name}": mask for kind in ("masks", "inside") for name, mask in state[kind].items()
+    }
+    return digest(tensors, [dict(state["plan"]), state["steps"], state["budget"]])
 
 
 def _checked_masks(

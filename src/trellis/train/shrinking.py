@@ -144,8 +144,8 @@ class Shrinking:
         for name, value in worth.items():
             if not value.isfinite().all():
                 raise Diverged(
-                    f"after {epoch} epochs of pruning, {name!r} or its gradient is not finite: "
-                    "training came to nothing. Lower the rate, or look for inputs that are too "
+                    f"training diverged ({name!r} or its gradient is not finite) within {epoch} "
+                    "epochs of pruning; lower the learning rate, or look for inputs that are too "
                     "large"
                 )
         return self.choose(worth, kept, [plan.budget(epoch) for plan in self.plans])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -17,7 +18,7 @@ from .dropping import Dropping
 from .rates import SpeedRule, cosine
 from .recipe import Recipe
 from .replay import Replay
-from .shrinking import Shrinking
+from .shrinking import Diverged, Shrinking
 from .stacked import Forward, Weights
 from .teachers import Teachers
 
@@ -185,6 +186,22 @@ class Training:
             if self.rule is not None:
                 self.rule.step(losses.detach().to(self.rates.dtype))
 
+    def check_finite(self) -> None:
+        """Raise if a loss or a weight is no longer a finite number."""
+        if all(bool(each.isfinite().all()) for each in (self.loss, *self.weights.values())):
+            return
+        sound = self.loss.isfinite()
+        for weight in self.weights.values():
+            sound = sound & weight.flatten(1).isfinite().all(1)
+        first = int((~sound).nonzero()[0])
+        loss = float(self.loss[first])
+        what = "a weight is not finite" if math.isfinite(loss) else f"loss is {_told(loss)}"
+        raise Diverged(
+            f"training diverged ({what}) by epoch {self.epochs_done:,}, seed {self.seeds[first]}; "
+            "lower the learning rate, look for wild coordinates (`trellis data info`), or raise "
+            "the temperature of teachers"
+        )
+
     def tensors(self) -> dict[str, Tensor]:
         """All that changes while training; copy into them to go back to an earlier moment."""
         found = {f"weights.{name}": weight for name, weight in self.weights.items()}
@@ -224,6 +241,10 @@ class Training:
         for name, value in own.items():
             value.copy_(tensors[name])
         self.epochs_done = epochs_done
+
+
+def _told(loss: float) -> str:
+    return "NaN" if math.isnan(loss) else "infinite"
 
 
 @contextmanager

@@ -10,8 +10,9 @@ from torch import nn
 
 from ...devices import on_cpu
 from ...errors import TrellisError
+from ...finite import check_model
 from ...masks import Masks
-from ...trace.trellis import Trellis, trace
+from ...trace.trellis import Trellis, spec, trace
 from ...trace.values import leaves
 from .batch_norm import fold_batch_norms
 from .checking import check
@@ -51,6 +52,8 @@ def compact(model: nn.Module | Trellis, example_inputs: Any = None) -> Compacted
         if example_inputs is None:
             example_inputs = tuple(_example(spec) for spec in model.specs)
         model = model.model
+    if isinstance(model, nn.Module):
+        check_model(model, "repair it before compacting")
     devices = {p.device for p in model.parameters()} if isinstance(model, nn.Module) else set()
     if any(device.type != "cpu" for device in devices):
         small = compact(copy.deepcopy(model).cpu(), example_inputs)
@@ -130,6 +133,7 @@ def _written(network: Network, kept: Kept, relations: dict[str, Relation]) -> Co
         {n: t.tensor for n, t in held.items() if not t.parameter},
         _NONE,
         network.net.specs,
+        [spec(probe) for probe in network.probes],
     )
     masks = {n: t.mask for n, t in held.items() if t.mask is not None and not bool(t.mask.all())}
     return Masks(masks).apply(small) if masks else small

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,8 +13,9 @@ from torch.utils import _pytree as pytree
 from ...errors import TrellisError
 from ...saved.registry import registered
 from ...schema import CompactedInput, CompactedModel, fitted
-from .program import HERE, KINDS, Held, Program, Ref, function, replaced
+from .program import HERE, KINDS, Held, Program, Ref, placed, replaced
 from .report import Report
+from .safety import called, check_size, checked
 
 _LARGEST = 1 << 32  # entries of an example input
 
@@ -35,6 +36,7 @@ class Compacted(nn.Module):
         buffers: Mapping[str, Tensor],
         report: Report,
         specs: Sequence[Mapping[str, Any]] = (),
+        flat: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         super().__init__()
         for name, tensor in parameters.items():
@@ -46,6 +48,8 @@ class Compacted(nn.Module):
             home.register_buffer(leaf, tensor)
         self.report = report
         self.specs = [dict(spec) for spec in specs]
+        # The same of every tensor among the inputs, in the order of the program's own names.
+        self.flat = self.specs if flat is None else [dict(spec) for spec in flat]
         self.program = program
         if missing := set(program.held()) - parameters.keys() - buffers.keys():
             raise TrellisError(f"there is no tensor {sorted(missing)[0]!r}")
@@ -72,6 +76,12 @@ class Compacted(nn.Module):
                 f"the compacted model takes {len(self.program.inputs)} inputs, not {len(given)}"
             )
         held = {name: getattr(self.get_submodule(path), leaf) for name, path, leaf in self._held}
+        return self._run(given, held, called)
+
+    def _run(
+        self, given: Sequence[Any], held: Mapping[str, Tensor], call: Callable[..., Any]
+    ) -> Any:
+        """Run the list of operations, each by ``call(op, args, kwargs)``."""
         values: dict[str, Any] = dict(zip(self.program.inputs, given, strict=True))
         device = next((x.device for x in given if isinstance(x, Tensor)), torch.device("cpu"))
 
@@ -82,12 +92,26 @@ class Compacted(nn.Module):
 
         for op, gone in zip(self.program.ops, self._last, strict=True):
             kwargs = replaced(dict(op.kwargs), read)
-            if HERE in kwargs:
+            if HERE in kwargs or placed(op.target):
                 kwargs[HERE] = device
-            values[op.name] = function(op.target)(*replaced(op.args, read), **kwargs)
+            values[op.name] = call(op, replaced(op.args, read), kwargs)
             for name in gone:
                 values.pop(name, None)
         return replaced(self.program.result, read)
+
+    def outputs(self, tensors: Mapping[str, Tensor] | None = None) -> list[dict[str, Any]] | None:
+        """The type and shape of every output for the shapes it was compacted with, None if values
+        of an input decide them; raises if an operation cannot run. ``tensors`` are the model's,
+        where it has only their shapes."""
+        held = {name: getattr(self.get_submodule(path), leaf) for name, path, leaf in self._held}
+        with torch.no_grad():
+            shapes = {name: torch.empty_like(t, device="meta") for name, t in held.items()}
+            return checked(
+                self.program,
+                lambda given, call: self._run(given, shapes, call),
+                self.flat,
+                held if tensors is None else tensors,
+            )
 
     def example(self) -> tuple[Tensor, ...]:
         """Inputs of the shapes and types it was compacted with: floats from a normal
@@ -112,6 +136,7 @@ class Compacted(nn.Module):
             "program": self.program.to_json(),
             "report": self.report.to_dict(),
             "inputs": self.specs,
+            "shapes": {"inputs": self.flat, "outputs": self.outputs()},
             "buffers": [name for name, _ in self.named_buffers() if not _of_a_mask(name)],
         }
 
@@ -131,13 +156,25 @@ class Compacted(nn.Module):
         }
         if wrong := [n for n, t in made.items() if n not in buffers and not t.is_floating_point()]:
             raise TrellisError(f"{wrong[0]!r} is no parameter: it holds {made[wrong[0]].dtype}")
-        return cls(
+        # Files of older releases have no shapes: what their operations make is not compared.
+        shapes = found.get("shapes")
+        model = cls(
             program,
             {name: tensor for name, tensor in made.items() if name not in buffers},
             {name: tensor for name, tensor in made.items() if name in buffers},
             Report.from_dict(found["report"]),
             [_spec(spec) for spec in found["inputs"]],
+            None if shapes is None else [_spec(spec) for spec in shapes["inputs"]],
         )
+        if all("shape" in each for each in model.specs) and model.flat != model.specs:
+            raise TrellisError(f"its inputs are {model.specs!r:.80} and {model.flat!r:.80}")
+        outputs = model.outputs(tensors)
+        if shapes is not None and outputs != shapes["outputs"]:
+            raise TrellisError(
+                f"its operations make {outputs!r:.80}, expected {shapes['outputs']!r:.80}; save "
+                "the compacted model again"
+            )
+        return model
 
     def __str__(self) -> str:
         return str(self.report)
@@ -170,6 +207,7 @@ def _spec(given: CompactedInput) -> dict[str, Any]:
     shape, kind = given["shape"], given.get("dtype")
     if kind not in KINDS or math.prod(shape) > _LARGEST:
         raise TrellisError(f"{given!r:.80} describes no input")
+    check_size(math.prod(shape) * KINDS[kind].itemsize, "an input")
     return {"dtype": kind, "shape": shape}
 
 

@@ -38,6 +38,10 @@ _FORMATS = {
     str(form).removeprefix("torch."): form
     for form in (torch.contiguous_format, torch.preserve_format, torch.channels_last)
 }
+# What a file may not have: results of uninitialised memory.
+_SAFE: dict[Callable[..., Any], Callable[..., Any]] = {
+    torch.ops.aten.empty_like.default: torch.ops.aten.zeros_like.default
+}
 HERE = "device"  # a keyword that is filled in with where the inputs are
 
 
@@ -170,9 +174,28 @@ def function(target: str) -> Callable[..., Any]:
         name = f"{parts[0]}::{parts[1]}"
         if name in RULES or name in MAKERS:
             found = getattr(getattr(getattr(torch.ops, parts[0]), parts[1], None), parts[2], None)
-            if isinstance(found, torch._ops.OpOverload) and not found._schema.is_mutable:
-                return found
+            # TorchScript has overloads for lists and strings under the same names: no kernels.
+            if (
+                isinstance(found, torch._ops.OpOverload)
+                and not found._schema.is_mutable
+                and torch._C._dispatch_has_kernel(found.name())
+            ):
+                return _SAFE.get(found, found)
     raise NoOperation(f"{target!r} is no operation of a compacted model")
+
+
+@lru_cache(maxsize=1 << 10)
+def placed(target: str) -> bool:
+    """Whether an operation makes a tensor from none, so that it must be told on which device.
+
+    >>> placed("aten.zeros.default"), placed("aten.relu.default"), placed("operator.add")
+    (True, False, False)
+    """
+    schema = getattr(function(target), "_schema", None)
+    arguments = [] if schema is None else schema.arguments
+    return any(a.name == HERE for a in arguments) and not any(
+        "Tensor" in str(a.type) for a in arguments
+    )
 
 
 def target_of(op: Any) -> str:

@@ -104,7 +104,9 @@ class Writer:
     def _settled(self, value: Value) -> Any:
         """What was computed from an input and has become a constant, as long as the batch."""
         still = self.cut(value.name, value.still())
-        held = self.constant(f"{value.name}.constant", still, learns=True)
+        # Infinity, as in a mask of attention, is nothing that learns.
+        finite = not still.is_floating_point() or bool(still.isfinite().all())
+        held = self.constant(f"{value.name}.constant", still, learns=finite)
         if not value.open:
             return held
         batch = self.call("batch", "aten.sym_size.int", Ref(self.network.inputs[0]), 0)

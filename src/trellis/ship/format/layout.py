@@ -39,3 +39,4 @@ BIASED, SCALED, UNORDERED, ADDS = 1, 2, 4, 8
 MOST_UNITS = 1 << 24
 MOST_USES = 1 << 26
 MOST_STEPS = 1 << 16
+MOST_BYTES = 1 << 30  # of a whole file

@@ -33,6 +33,7 @@ def _check_recording(recording: Any, inputs: list[list[int]]) -> None:
         and _words(recording.get("joints"))
         and _whole(recording.get("chunks"), 1)
         and isinstance(recording.get("roots"), list)
+        and bool(recording["roots"])
         and all(_whole(root, 0, len(recording["joints"]) - 1) for root in recording["roots"])
         and _above_zero(recording.get("scale"))
         and recording.get("basis", BASES[0]) in BASES

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import TrellisError
+from ...limits import read_limited
 from ..tables.activation import NAMES, Activation
 from ..tables.form import KINDS, VALUES, Step, Tables
 from .check import check
@@ -20,8 +21,10 @@ from .layout import (
     ADDS,
     BIASED,
     MAGIC,
+    MOST_BYTES,
     MOST_STEPS,
     MOST_UNITS,
+    MOST_USES,
     SCALED,
     SECTIONS,
     STEP,
@@ -42,7 +45,7 @@ def read(path: str | os.PathLike[str]) -> Tables:
 def content(path: str | os.PathLike[str]) -> bytes:
     """All bytes of a file."""
     try:
-        return Path(path).read_bytes()
+        return read_limited(Path(path), MOST_BYTES)
     except OSError as error:
         raise TrellisError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
 
@@ -107,9 +110,10 @@ def _tables(data: bytes, meta: dict[str, Any]) -> Tables:
     ):
         raise TrellisError(f"it asks for {size:,} units in {count:,} steps")
     _check_values(data, meta)
-    at, steps = 17, []
+    at, steps, room = 17, [], MOST_USES
     for _ in range(count):
-        step, at = _step(data, at, VALUES[values], size)
+        step, at = _step(data, at, VALUES[values], size, room)
+        room -= max(len(step.terms), len(step.outs))
         steps.append(step)
     (first,) = struct.unpack_from("<I", data, at)
     later, at = decoded(data, at + 4, outputs - 1)
@@ -134,13 +138,15 @@ def _check_values(data: bytes, meta: dict[str, Any]) -> None:
         raise TrellisError(f"its values are of kind {values}")
 
 
-def _step(data: bytes, at: int, values: str, size: int) -> tuple[Step, int]:
+def _step(data: bytes, at: int, values: str, size: int, room: int) -> tuple[Step, int]:
     kind, act, flags, zero, a, b, groups, instances, terms, offset, out = struct.unpack_from(
         STEP, data, at
     )
     at += struct.calcsize(STEP)
     if kind >= len(KINDS) or act >= len(NAMES) or flags > 15 or zero:
         raise TrellisError(f"a step is of kind {kind}, activation {act}, flags {flags}")
+    if max(terms, instances) > room:  # before any of its tables takes memory
+        raise TrellisError(f"it asks for more than {MOST_USES:,} multiplications")
     if not 0 < groups <= instances or max(terms, instances) > 8 * len(data):
         raise TrellisError(f"a step of {groups:,} groups in {len(data):,} bytes")
     bias, at = _array(data, at, "<f4", groups if flags & BIASED else 0)

@@ -58,6 +58,8 @@ def decoded(data: bytes, at: int, count: int) -> tuple[Ints, int]:
     rest = (count * k + 7) // 8
     if k > 31 or size + rest + 4 * far > len(data) - at:
         raise TrellisError("a table ends too early")
+    if size > (count * (FAR + 1) + 7) // 8:  # seen before it is unpacked, at a byte a bit
+        raise TrellisError(f"a table of {count} entries has {size} bytes of unary")
     ends = np.flatnonzero(np.unpackbits(np.frombuffer(data, np.uint8, size, at)))
     if len(ends) != count or size != (int(ends[-1]) // 8 + 1 if count else 0):
         raise TrellisError(f"a table has {len(ends)} entries where {count} are told")
@@ -65,8 +67,9 @@ def decoded(data: bytes, at: int, count: int) -> tuple[Ints, int]:
     values = high.copy()
     if k:
         bits = np.unpackbits(np.frombuffer(data, np.uint8, rest, at + size))[: count * k]
-        low = bits.reshape(count, k).astype(np.int64) @ (1 << np.arange(k - 1, -1, -1))
-        values = (high << k) + low
+        values = high << k
+        for place in range(k):
+            values += bits[place::k].astype(np.int64) << (k - 1 - place)
     if np.any(high > FAR) or int((high == FAR).sum()) != far:
         raise TrellisError("a table has another number of far entries than it tells")
     values[high == FAR] = np.frombuffer(data, "<u4", far, at + size + rest)

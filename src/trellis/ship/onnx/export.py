@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from ...errors import TrellisError
 from ...files import check_writable, replacing
+from ...finite import check_model, check_outputs
 from ...trace.export import alone, on_plain
 from ...trace.trellis import as_inputs, one_sample
 from ..compact.exporting import exported
@@ -82,6 +83,7 @@ def export_onnx(
     onnx = needed("onnx")
     target = Path(path)
     check_writable(target)
+    check_model(model, "repair it before exporting")
 
     def written(seen: nn.Module) -> tuple[bytes, Exported]:
         given = one_sample(seen, as_inputs(seen, example_inputs))
@@ -164,6 +166,7 @@ def _difference(model: nn.Module, inputs: tuple[Any, ...], data: bytes, batched:
     for batch in (1, 3) if batched else (1,):
         given = _random(inputs, batch if batched else None)
         expected = _tensors(model(*given))
+        check_outputs(expected, "look for a division by zero or an overflow before exporting")
         flat = [x for x in pytree.tree_leaves(given) if isinstance(x, Tensor)]
         names = [value.name for value in session.get_inputs()]
         if len(names) > len(flat):
@@ -202,8 +205,10 @@ def _apart(expected: Sequence[Tensor], found: Sequence[Tensor]) -> float:
     worst = 0.0
     for want, have in zip(expected, found, strict=True):
         if want.numel():
-            top = float(want.abs().max().double())
-            far = float((want.cpu().double() - have.double()).abs().max())
+            wide, other = want.cpu().double(), have.double()
+            top = float(torch.where(wide.isfinite(), wide, 0.0).abs().max())
+            gap = torch.where(wide == other, 0.0, (wide - other).abs())  # of two infinities none
+            far = float(gap.nan_to_num(nan=torch.inf).max())
             worst = max(worst, far / top if top else far)
     return worst
 

@@ -87,7 +87,13 @@ class Runtime:
         x = np.ascontiguousarray(flat[0] if len(flat) == 1 else np.concatenate(flat, axis=1))
         if not np.isfinite(x).all():  # a kernel without branches would make numbers of it
             raise TrellisError("an input holds a number that is not finite: repair it first")
-        results = self._split(self._run(x))
+        y = self._run(x)
+        if not np.isfinite(y).all():
+            raise TrellisError(
+                "an output is not finite: the network overflows on these inputs; give inputs like "
+                "those it was trained on"
+            )
+        results = self._split(y)
         results = [result[0] for result in results] if single else results
         return results[0] if len(results) == 1 else tuple(results)
 

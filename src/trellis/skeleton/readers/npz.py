@@ -18,6 +18,8 @@
 
 from __future__ import annotations
 
+import math
+import zipfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from io import BytesIO
@@ -26,19 +28,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from ...errors import TrellisError
+from ...limits import LARGEST, check_bytes
 from ..layout import Layout
 from ..skeletons import Frames, Skeletons
 from .folds import drawn_halves, split
 from .own_layout import check_names, own_layout
-from .reading import Entry, Reading
-from .text import LARGEST, at, brief, read_bytes
+from .reading import FEWER, Entry, Reading
+from .text import LARGEST as FARTHEST
+from .text import at, brief, read_bytes
 
 PROTOCOLS = ("split",)
 OF_LAYOUT = ("parents", "roots", "mirror", "body")
 ARRAYS = ("frames", "lengths", "labels", "classes", "test", "joints", *OF_LAYOUT)
+
+LARGEST_LIST = LARGEST >> 6  # bytes of an array that is made a list of
+MOST_ITEMS = 1 << 22
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -83,7 +91,7 @@ def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
 
 def read_arrays(path: Path, needed: tuple[str, ...]) -> dict[str, NDArray[Any]]:
     """Those of the file's arrays that we know. Pickled objects are never loaded."""
-    content = read_bytes(path)
+    content = read_bytes(path, LARGEST)
     if not content:
         raise TrellisError(f"{at(path)} is empty")
     if not content.startswith(b"PK"):
@@ -92,21 +100,55 @@ def read_arrays(path: Path, needed: tuple[str, ...]) -> dict[str, NDArray[Any]]:
             "write one with numpy.savez(path, frames=..., lengths=..., labels=...)"
         )
     try:
-        with np.load(BytesIO(content), allow_pickle=False) as file:
-            found = {name: file[name] for name in ARRAYS if name in file.files}
-            others = ", ".join(map(brief, file.files))
+        with zipfile.ZipFile(BytesIO(content)) as file:
+            stored = {info.filename.removesuffix(".npy"): info for info in file.infolist()}
+            others = ", ".join(map(brief, stored))
+            _check_sizes(path, [stored[name] for name in ARRAYS if name in stored])
+            found = {
+                name: _array(path, file, stored[name], name) for name in ARRAYS if name in stored
+            }
+    except TrellisError:
+        raise
     except Exception as error:  # zip, zlib, numpy's headers: a broken file can raise anything
         raise TrellisError(
             f"{at(path)} cannot be read as an .npz file ({error}); write it with "
             "numpy.savez(path, frames=..., lengths=..., labels=...), and no objects in the arrays"
         ) from None
-    for name, array in found.items():
-        if not isinstance(array, np.ndarray):  # numpy hands out what is no .npy as it is
-            raise TrellisError(f"{at(path)}: {name!r} is no array of numpy's")
     for name in needed:
         if name not in found:
             raise TrellisError(f"{at(path)} has no array {name!r}; it has {others or 'none'}")
     return found
+
+
+def _check_sizes(path: Path, stored: Sequence[zipfile.ZipInfo]) -> None:
+    """What the zip's directory says of its arrays, before any is unpacked."""
+    check_bytes(sum(info.file_size for info in stored), f"{at(path)}, unpacked", FEWER)
+
+
+def _array(path: Path, file: zipfile.ZipFile, stored: zipfile.ZipInfo, name: str) -> NDArray[Any]:
+    """One array, once its header is seen to ask for no more than the file holds."""
+    if not stored.filename.endswith(".npy"):
+        raise TrellisError(f"{at(path)}: {name!r} is no array of numpy's")
+    with file.open(stored) as member:
+        version = npy.read_magic(member)
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, _, kind = read(member)
+    count = math.prod(shape)
+    size = count * max(kind.itemsize, 1)
+    if min(shape, default=0) < 0 or size > stored.file_size:
+        raise TrellisError(
+            f"{at(path)}: {name!r} says that it is {kind} of shape {shape}, expected at most the "
+            f"{stored.file_size:,} bytes that it holds; write the file again with numpy.savez"
+        )
+    place = f"{at(path)}: {name!r}"
+    if name == "frames":
+        check_bytes(4 * count, place, FEWER)
+    else:  # these become lists
+        check_bytes(size, place, FEWER, LARGEST_LIST)
+        if count > MOST_ITEMS:
+            raise TrellisError(f"{place} is of shape {shape}, expected at most {MOST_ITEMS:,}")
+    with file.open(stored) as member:
+        return npy.read_array(member, allow_pickle=False)
 
 
 def recordings(path: Path, arrays: Arrays) -> list[NDArray[Any]]:
@@ -201,15 +243,16 @@ def checked(path: Path, name: str, frames: NDArray[Any], joints: Sequence[str]) 
     """(frames, joints, 3), all numbers finite."""
     if len(frames) == 0:
         raise TrellisError(f"{at(path)}: {name} has no frames")
-    with np.errstate(invalid="ignore"):
-        bad = ~(np.abs(frames.astype(np.float64)) <= LARGEST)
+    with np.errstate(invalid="ignore", over="ignore"):
+        points = frames.astype(np.float32, copy=False)
+        bad = ~((points <= FARTHEST) & (points >= -FARTHEST))
     if bad.any():
         frame, joint, axis = map(int, np.argwhere(bad)[0])
         raise TrellisError(
             f"{at(path)}: {name}, frame {frame}, {'xyz'[axis]} of {joints[joint]!r} is "
-            f"{frames[frame, joint, axis]}; a finite number within {LARGEST:g} is expected"
+            f"{frames[frame, joint, axis]}; a finite number within {FARTHEST:g} is expected"
         )
-    return frames.astype(np.float32)
+    return points
 
 
 def _kind(array: NDArray[Any]) -> str:

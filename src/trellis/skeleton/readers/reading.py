@@ -11,11 +11,13 @@ from rich.console import Console
 from rich.progress import Progress
 
 from ...errors import TrellisError
+from ...limits import check_bytes
 from ..layout import Layout
 from ..skeletons import Frames, Indices, LeftOut, Skeletons
 from .folds import Folds
 from .text import shown
 
+FEWER = "give fewer recordings, or fewer frames a second"
 Found = Sequence[tuple["Entry", Frames]]
 Divide = Callable[[Sequence[str], Indices], Folds]
 
@@ -74,11 +76,15 @@ class Reading:
             console=screen, transient=True, disable=not (self.progress and screen.is_terminal)
         ) as bar:
             task = bar.add_task("Reading recordings", total=len(entries))
+            size = 0
             for entry in entries:
                 try:
                     found.append((entry, read(entry)))
                 except TrellisError as error:
                     self.fault(entry.name, error)
+                else:
+                    size += found[-1][1].nbytes
+                    check_bytes(size, f"the recordings of {shown(self.source)}", FEWER)
                 bar.advance(task)
         return found
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import TrellisError
+from ...limits import LARGEST_TEXT, read_limited
 
 LARGEST = 1e9  # float32 can still square it; nobody's joint is that far away, in any unit
 LONGEST = 1 << 20  # bytes of a line
@@ -38,14 +39,15 @@ def at(path: Path, line: int | None = None) -> str:
     return shown(path) if line is None else f"{shown(path)}:{line}"
 
 
-def read_bytes(path: Path) -> bytes:
-    """All of a file that is a file: a pipe or a device would keep us waiting for ever."""
+def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
+    """All of a file that is a file, and no longer than ``most`` bytes: a pipe or a device would
+    keep us waiting for ever."""
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):
             what = "is a folder" if stat.S_ISDIR(mode) else "is no ordinary file"
             raise TrellisError(f"{at(path)} {what}; a file with a recording was expected")
-        return path.read_bytes()
+        return read_limited(path, most)
     except FileNotFoundError:
         raise TrellisError(f"there is no file {at(path)}") from None
     except (OSError, ValueError) as error:  # ValueError: a name no file can have

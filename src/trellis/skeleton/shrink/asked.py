@@ -14,6 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from ...errors import TrellisError
+from ...files import intact
 from ...schema import CheckpointHeader, fitted, parsed
 from ...select.budget import as_written
 from ...train.checkpoint import HEADER, Another
@@ -78,8 +79,11 @@ def check_begun(folder: Path, about: Mapping[str, Any]) -> None:
     for path in sorted(folder.glob(".*.safetensors")):
         try:
             with safe_open(path, framework="pt") as file:
-                header = parsed((file.metadata() or {}).get(HEADER, "null"))
-            stored = fitted(header, CheckpointHeader)["settings"]
+                metadata = file.metadata() or {}
+                names: list[str] = file.keys()
+                if not intact({name: file.get_tensor(name) for name in names}, metadata):
+                    continue
+            stored = fitted(parsed(metadata.get(HEADER, "null")), CheckpointHeader)["settings"]
         except (OSError, SafetensorError, TrellisError):
             continue  # its phase will tell what is wrong with it, if it is one's at all
         differs = differing({name: stored.get(name) for name in wanted}, wanted)

@@ -26,7 +26,7 @@ from ..narrow import Inside, Narrow, narrowed
 from ..recogniser import Recogniser
 from .course import Course
 from .mirror import Mirror, mirror_of
-from .small import Small, came_to_nothing
+from .small import Small, diverged
 from .stage import Kind, Stage, Start
 
 Watch = Callable[[str, Training], None]  # a phase's name and where it is
@@ -308,10 +308,8 @@ class Maker:
                 watch=None if watch is None else lambda each: watch(phase, each),
             )
         except Diverged:
-            raise came_to_nothing(phase) from None
+            raise diverged(phase) from None
         self.took[phase] = self.took.get(phase, 0.0) + seconds
-        if not all(each.isfinite().all() for each in (training.loss, *training.weights.values())):
-            raise came_to_nothing(phase)
 
     def _fresh(self, seed: int) -> GCN:
         """The network that a seed starts from: the same on every device."""

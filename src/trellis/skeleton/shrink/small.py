@@ -11,12 +11,12 @@ from ...errors import TrellisError
 from ...train import Weights
 
 
-def came_to_nothing(phase: str) -> TrellisError:
+def diverged(phase: str) -> TrellisError:
     """What to say where numbers are no longer finite."""
     return TrellisError(
-        f"training came to nothing: in the phase {phase!r} a network's numbers are no longer "
-        "finite. Look for recordings with wild coordinates (`trellis data info`), and for rates or "
-        "weights of the loss that are far too large"
+        f"training diverged (loss or weights are not finite) in the phase {phase!r}; look for "
+        "recordings with wild coordinates (`trellis data info`), and for rates or weights of the "
+        "loss that are far too large"
     )
 
 

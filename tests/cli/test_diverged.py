@@ -1,0 +1,43 @@
+"""Training that diverges, and models that did: one line, a non-zero status, nothing written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.arms import SMALL, SOURCE
+from tests.cli.conftest import Fails, Run
+from tests.skeleton.moving import arms, write_npz
+from tests.test_finite import poison
+
+
+@pytest.fixture(autouse=True)
+def _recordings(tmp_path: Path) -> None:
+    write_npz(tmp_path / "arms.npz", arms())
+
+
+def test_training_that_diverges(run: Run, fails: Fails, tmp_path: Path) -> None:
+    assert run("train", SOURCE, "--out", "m", *SMALL, "--epochs", "2").status == 0
+    words = ("--teacher", "m", "--temperature", "1e-40", "--epochs", "3")
+    told = fails("train", SOURCE, "--out", "n", *SMALL, *words)
+    assert "training diverged (loss is NaN) by epoch 1," in told
+    assert not (tmp_path / "n").exists()
+
+
+def test_models_that_are_not_numbers(run: Run, fails: Fails, tmp_path: Path) -> None:
+    assert run("train", SOURCE, "--out", "m", *SMALL, "--epochs", "2").status == 0
+    poison(tmp_path / "m", "dense.weight")
+    before = sorted(tmp_path.iterdir())
+    for words in (
+        ("tune", "m", "--data", SOURCE, "--out", "n", "--epochs", "2"),
+        ("prune", "m", "--sparsity", "0.5", "--out", "n"),
+        ("evaluate", "m", "--data", SOURCE),
+        ("audit", "m"),
+        ("export", "c", "m", "--out", "n"),
+        ("export", "onnx", "m", "--out", "n.onnx"),
+        ("export", "wasm", "m", "--out", "n"),
+        ("report", "m", "--out", "n.html"),
+    ):
+        assert "'dense.weight' holds" in fails(*words)
+    assert sorted(tmp_path.iterdir()) == before
