@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from ...errors import TrellisError
 from ...files import check_writable, replacing
 from ...trace.export import alone, on_plain
-from ...trace.trellis import as_inputs, one_sample
+from ...trace.trellis import as_inputs, one_sample, unwrapped
 from ..compact.exporting import exported
 from .needs import needed
 from .sparse import sparsify
@@ -82,6 +82,7 @@ def export_onnx(
     onnx = needed("onnx")
     target = Path(path)
     check_writable(target)
+    model = unwrapped(model)
 
     def written(seen: nn.Module) -> tuple[bytes, Exported]:
         given = one_sample(seen, as_inputs(seen, example_inputs))
