@@ -9,6 +9,7 @@ import logging
 import math
 import sys
 import threading
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram, _trace
 from torch.export.graph_signature import InputKind
 from torch.fx import _symbolic_trace
+from torch.nn.utils.rnn import PackedSequence
 
 from ..errors import TrellisError
 from ..masks.plain import entangle, plain
@@ -176,6 +178,15 @@ def _reason(error: Exception) -> str:
         reason = reason.partition(" (unhinted")[0]
         reason += ". What the model does next depends on the values of a tensor: a trellis is of "
         reason += "one way through the model, so decide by shapes or use torch.where"
+    if any(
+        isinstance(value, PackedSequence)
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+        for value in frame.f_locals.values()
+    ):
+        reason += (
+            ". The model packs sequences: a trellis is of sequences of one length, so run the "
+        )
+        reason += "recurrent layer on the padded tensor where the model is traced"
     return reason + (
         " Does it return a cache? Pass use_cache=False." if "Cache" in str(error) else ""
     )

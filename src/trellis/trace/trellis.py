@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.nn.parameter import is_lazy
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils import _pytree as pytree
 
 from ..devices import as_asked, on_cpu
@@ -211,8 +213,34 @@ def unwrapped(model: nn.Module) -> nn.Module:
         if isinstance(model, DataParallel | DistributedDataParallel):
             inner = model.module
         if not isinstance(inner, nn.Module):
+            _refuse_opaque(model)
             return model
         model = inner
+
+
+def _refuse_opaque(model: nn.Module) -> None:
+    """Raise if a part of the model hides its weights from Python, or stores them as no array."""
+    name = type(model).__name__
+    for place, module in model.named_modules():
+        where = f"{place!r} of {name}" if place else name
+        kind = type(module)
+        if isinstance(module, torch.jit.ScriptModule):
+            raise TrellisError(
+                f"{where} is TorchScript ({kind.__name__}), which cannot be traced; pass the model "
+                "as it was before torch.jit.script or torch.jit.trace"
+            )
+        packed = kind.__module__.startswith("torch.ao.nn.") and ".quantized." in kind.__module__
+        if packed and not kind.__name__.endswith("Functional"):
+            raise TrellisError(
+                f"{where} is quantised ({kind.__module__}.{kind.__name__}), so its weights are "
+                "packed; prune and compact the floating-point model first, then quantise it"
+            )
+    for place, parameter in model.named_parameters():
+        if not is_lazy(parameter) and parameter.layout is not torch.strided:
+            raise TrellisError(
+                f"parameter {place!r} of {name} is stored as {parameter.layout}; expected an "
+                "ordinary tensor: make it one with to_dense(), and mask what should stay zero"
+            )
 
 
 def interpret(
@@ -327,6 +355,12 @@ def as_inputs(model: nn.Module, example_inputs: Any) -> tuple[Any, ...]:
         raise TrellisError(
             "example_inputs is missing: pass a tensor (or a tuple of tensors) that the model "
             "can be called with, such as torch.zeros(1, 3, 224, 224)"
+        )
+    given = example_inputs if isinstance(example_inputs, tuple | list) else ()
+    if any(isinstance(x, PackedSequence) for x in (example_inputs, *given)):
+        raise TrellisError(
+            "an example input is a PackedSequence, and a trellis is of sequences of one length; "
+            "pass the padded tensor, to a model that takes it"
         )
     if isinstance(example_inputs, Mapping):
         raise TrellisError(

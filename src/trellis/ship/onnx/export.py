@@ -19,7 +19,7 @@ from ...errors import TrellisError
 from ...files import check_writable, replacing
 from ...finite import check_model, check_outputs
 from ...trace.export import alone, on_plain
-from ...trace.trellis import as_inputs, one_sample
+from ...trace.trellis import as_inputs, one_sample, unwrapped
 from ..compact.exporting import exported
 from .needs import needed
 from .sparse import sparsify
@@ -83,6 +83,7 @@ def export_onnx(
     onnx = needed("onnx")
     target = Path(path)
     check_writable(target)
+    model = unwrapped(model)
     check_model(model, "repair it before exporting")
 
     def written(seen: nn.Module) -> tuple[bytes, Exported]:
