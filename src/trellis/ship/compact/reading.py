@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from ...errors import TrellisError
 from ...masks.plain import aliases, undisturbed
 from ...masks.slots import named_slots
-from ...paths.liveness import Liveness, liveness, propagate
+from ...paths.liveness import Liveness, ends, liveness, propagate
 from ...trace.current import current
 from ...trace.export import decompose, export, mutates, on_plain
 from ...trace.interpreter import Interpreter, UnknownOperation, where
@@ -144,12 +144,17 @@ def read(model: nn.Module, example_inputs: Any, batched: bool = True) -> Network
             net = assemble(model, found, order, given)
         return given, flat, program, takes_batches, canonical, found, net
 
-    inputs, flat, program, batched, canonical, seen, net = on_plain(model, traced)
+    inputs, flat, program, batched, canonical, seen, exact = on_plain(model, traced)
+    net = exact.wired  # it has a signal for every value of the program
     network = Network(model, net, [], _probes(flat), learns=learns, batched=batched)
     network.fixed = seen.fixed
     network.nesting = pytree.tree_structure(tuple(inputs))
     if net.connections:
         network.kept = current(net).kept()
+        if net is not exact:  # what only adds to what a softmax removes changes nothing
+            run = propagate(exact, network.kept)
+            _, leading = ends(exact, network.kept, run)
+            network.kept = {name: kept & leading[name] for name, kept in network.kept.items()}
         found: Liveness | None = liveness(net, network.kept)
         assert found is not None
         network.lives = dict(found.live)

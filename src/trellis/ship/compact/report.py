@@ -33,8 +33,8 @@ class Size:
 
     @classmethod
     def of(cls, net: Trellis, model: nn.Module) -> Size:
-        found = current(net)
-        kept = found.kept()
+        net = net.wired  # each layer once
+        kept = current(net).kept()
         with plain(model) as seen:
             tensors = {t.data_ptr(): t for t in seen.state_dict().values()}
             size = sum(t.numel() * t.element_size() for t in tensors.values())
