@@ -36,7 +36,7 @@ lint: $(VENV)/.dev
 
 # The site in site/. A broken link or a missing name is an error.
 docs: $(VENV)/.docs
-	$(PYTHON) -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 
 bench: $(VENV)/.bench
 	$(PYTHON) bench/prune.py
