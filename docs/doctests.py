@@ -20,4 +20,5 @@ class FencedDoctests(Extension):
 
 
 def _fenced(block: re.Match[str]) -> str:
-    return f"{block[1]}```pycon\n{block[0]}\n{block[1]}```"
+    shown = re.sub(r"[ \t]*(<BLANKLINE>|# doctest:.*)", "", block[0])
+    return f"{block[1]}```pycon\n{shown}\n{block[1]}```"
