@@ -5,7 +5,7 @@ PYTHON := $(VENV)/bin/python
 # One thread a process: the tests already run one process a core.
 TEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n auto
 
-.PHONY: demo test test-all tools lint bench fuzz page clean
+.PHONY: demo test test-all tools lint docs bench fuzz page clean
 
 demo: $(VENV)/.dev
 	$(VENV)/bin/trellis demo
@@ -34,6 +34,10 @@ lint: $(VENV)/.dev
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 
+# The site in site/. A broken link or a missing name is an error.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
+
 bench: $(VENV)/.bench
 	$(PYTHON) bench/prune.py
 
@@ -47,7 +51,7 @@ fuzz: $(VENV)/.dev
 	PYTHON=$(PYTHON) FUZZ_SECONDS=$(FUZZ_SECONDS) sh fuzz/run.sh
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/.dev: pyproject.toml constraints.txt
 	$(PYTHON) -m pip --version > /dev/null 2>&1 || python3 -m venv --clear $(VENV)
@@ -56,4 +60,8 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 
 $(VENV)/.bench: $(VENV)/.dev
 	$(PYTHON) -m pip install --quiet -c constraints.txt -e '.[dev,bench]'
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.dev
+	$(PYTHON) -m pip install --quiet -c constraints.txt -e '.[dev,docs]'
 	touch $@
