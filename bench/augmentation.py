@@ -19,10 +19,10 @@ import torch
 from train import data, networks, wait
 
 from trellis.skeleton import GCN
-from trellis.skeleton.augmentation import Augmentation, Augmenter
-from trellis.skeleton.layout import Layout
-from trellis.train import Training, forward_of, recipe_named
-from trellis.train.batches import Noise
+from trellis.skeleton.data.augmentation import Augmentation, Augmenter
+from trellis.skeleton.data.layouts import Layout
+from trellis.training import Training, forward_of, recipe_named
+from trellis.training.batches import Noise
 
 JOINTS, CHUNKS = 21, 32
 # Of no data set, so that a mirror can be switched on.

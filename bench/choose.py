@@ -37,10 +37,10 @@ from rules import rules
 from variants import VARIANTS, Variant
 
 from trellis import skeleton
-from trellis.select.budget import budget
-from trellis.skeleton.layouts import FPHA, NW_UCLA
+from trellis.methods.budget import budget
+from trellis.skeleton.data.layouts import FPHA, NW_UCLA
 from trellis.skeleton.shrink import Course, Maker, options_for
-from trellis.train import Weights, accuracies
+from trellis.training import Weights, accuracies
 
 Row = dict[str, Any]
 

@@ -23,7 +23,7 @@ from dataclasses import replace
 import numpy as np
 
 from trellis import skeleton
-from trellis.skeleton.hands import hands45
+from trellis.skeleton.data.hands import hands45
 
 HARDER = "harder:"
 

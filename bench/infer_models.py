@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 
 import trellis
-from trellis.ship.format import write
-from trellis.ship.tables import Tables, tables
-from trellis.ship.tables.quantise import stored
+from trellis.deploy.format import write
+from trellis.deploy.tables import Tables, tables
+from trellis.deploy.tables.quantize import stored
 from trellis.skeleton import GCN
 
 RATES = (0.9, 0.95, 0.99, 0.999)

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import trellis
-from trellis.ship.runtime.library import SOURCES
+from trellis.deploy.native_library import SOURCES
 
 Floats = NDArray[np.float32]
-SOURCE = Path(str(files("trellis.ship.c").joinpath("source")))
+SOURCE = Path(str(files("trellis.deploy.c").joinpath("source")))
 
 
 def driver(folder: Path) -> Path:

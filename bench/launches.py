@@ -11,9 +11,10 @@ from multiprocessing import get_context
 import torch
 from torch import Tensor
 
-from trellis.skeleton import GCN, halves
-from trellis.skeleton.halves import Halved, Launch
-from trellis.train import stack
+from trellis.skeleton import GCN
+from trellis.skeleton.model import gpu as halves
+from trellis.skeleton.model.gpu import Halved, Launch
+from trellis.training import stack
 
 DEVICE = "cuda"
 CANDIDATES = {

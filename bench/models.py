@@ -71,7 +71,7 @@ class Logits(nn.Module):
 
 def gcn() -> nn.Module:
     """The GCN of the paper, 2.1 M weights, briefly trained."""
-    from trellis.skeleton import GCN  # here: a machine may have no more than the core needs
+    from trellis.skeleton import GCN
 
     return trained(GCN(), (21, 96), 45, 20)
 

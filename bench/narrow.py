@@ -13,11 +13,11 @@ import time
 import torch
 
 from trellis import skeleton
-from trellis.cli.memory import keep_freed
+from trellis.cli.device import keep_freed
 from trellis.masks import masks_of
-from trellis.skeleton.channels import seeing
-from trellis.skeleton.narrow import Narrow
-from trellis.train import Training, forward_of, recipe_named, stack
+from trellis.skeleton.data.representation import seeing
+from trellis.skeleton.model.narrow import Narrow
+from trellis.training import Training, forward_of, recipe_named, stack
 
 RECORDINGS, BATCH, EPOCHS = 640, 128, 5
 

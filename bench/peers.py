@@ -27,9 +27,9 @@ from torch.nn.utils import parametrize
 from torch.nn.utils import prune as torch_prune
 
 import trellis
-from trellis.select.budget import budget
-from trellis.select.synflow import synflow as synflow_ranking
-from trellis.trace.current import current
+from trellis.graph.current import current
+from trellis.methods.budget import budget
+from trellis.methods.synflow import synflow as synflow_ranking
 
 Inputs = tuple[Tensor, ...]
 

@@ -29,9 +29,9 @@ from shrink_tables import tables
 from ways import DEFAULT, parts, settings
 
 from trellis import skeleton
-from trellis.select.budget import budget
+from trellis.methods.budget import budget
 from trellis.skeleton.shrink import COURSES, Maker, options_for
-from trellis.train import Weights, accuracies
+from trellis.training import Weights, accuracies
 
 SPARSITIES = (0.9, 0.95, 0.99, 0.999, 0.9995)
 KEYS = ("data", "length", "part", "sparsity", "case")

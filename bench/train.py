@@ -16,10 +16,11 @@ from unittest.mock import patch
 
 import torch
 
-from trellis.skeleton import GCN, stacked
-from trellis.skeleton.fast import fast_logits
-from trellis.train import Training, forward_of, recipe_named, stack
-from trellis.train.training import arithmetic, autocast
+from trellis.skeleton import GCN
+from trellis.skeleton.model import gcn as stacked
+from trellis.skeleton.model.gpu import fast_logits
+from trellis.training import Training, forward_of, recipe_named, stack
+from trellis.training.trainer import arithmetic, autocast
 
 
 def networks(

@@ -29,7 +29,7 @@ from infer_models import EXAMPLE, dense
 from report import Table
 
 import trellis
-from trellis.ship.runtime.compiler import zig
+from trellis.deploy.native_library import zig
 
 GOAL, POOL, ROUNDS = 1.3, 64, 200
 X86 = platform.machine() in ("x86_64", "AMD64")

@@ -9,7 +9,7 @@ if ! command -v "$clang" > /dev/null; then
     echo "make fuzz needs clang with libFuzzer: apt-get install clang" >&2
     exit 1
 fi
-source=src/trellis/ship/c/source
+source=src/trellis/deploy/c/source
 build=${FUZZ_FOLDER:-build/fuzz}
 mkdir -p $build/found
 PYTHONPATH=src "$python" fuzz/seeds.py $build/seeds

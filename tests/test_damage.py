@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 import trellis
+from trellis.deploy.format import read, to_bytes
 from trellis.errors import TrellisError
 from trellis.files import DIGEST, write_tensors
 from trellis.masks.file import HEADER
 from trellis.paper.pruning import read_network
-from trellis.saved.weights import read_tensors, write_weights
-from trellis.ship.format import read, to_bytes
+from trellis.saving.weights import read_tensors, write_weights
 
 X = torch.zeros(1, 4)
 

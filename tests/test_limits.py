@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 
 from trellis import skeleton
+from trellis.deploy.format import read
+from trellis.deploy.format.encoding import MOST_BYTES, decoded
 from trellis.errors import TrellisError
 from trellis.limits import LARGEST, LARGEST_TEXT, check_count
 from trellis.paper import Settings
-from trellis.ship.format import read
-from trellis.ship.format.layout import MOST_BYTES
-from trellis.ship.format.rice import decoded
-from trellis.skeleton.chunks import chunked
-from trellis.train import recipe_named
+from trellis.skeleton.data.representation import chunked
+from trellis.training import recipe_named
 
 ABSURD = 1_000_000_000
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from trellis import lock
+from trellis import files as lock
 from trellis.errors import TrellisError
-from trellis.lock import locked
+from trellis.files import locked
 
 
 def test_held_once_and_free_afterwards(tmp_path: Path) -> None:

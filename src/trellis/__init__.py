@@ -6,29 +6,30 @@ from an input to an output.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from .errors import TrellisError
+from .graph import Trellis, rule, trace
 from .interrupt import imported as _imported  # noqa: F401  (before torch, which takes seconds)
 from .masks import Masks, masks_of
+from .methods.prune import prune
 from .paths.audit import Audit, audit
-from .saved import load, save
-from .select.prune import prune
-from .trace import Trellis, rule, trace
+from .saving import load, save
 
-if TYPE_CHECKING:
-    from . import skeleton
-    from .ship.c import export_c
-    from .ship.compact import Compacted, compact
-    from .ship.onnx import export_onnx
-    from .ship.runtime import Runtime
-    from .ship.wasm import export_wasm
-    from .train.pruner import Pruner
-    from .train.schedule import Schedule
+if _TYPE_CHECKING:
+    from . import skeleton, training
+    from .deploy.c import export_c
+    from .deploy.compact import Compacted, compact
+    from .deploy.onnx import export_onnx
+    from .deploy.runtime import Runtime
+    from .deploy.wasm import export_wasm
+    from .training.pruner import Pruner
+    from .training.schedule import Schedule
 
 __version__ = "0.1.0"
 
+# The public names. Everything else in this package may change from one release to the next.
 __all__ = [
     "Audit",
     "Compacted",
@@ -50,24 +51,30 @@ __all__ = [
     "save",
     "skeleton",
     "trace",
+    "training",
 ]
 
+# Imported on first use: pruning does not wait for readers, networks and exporters.
+_MODULES = ("skeleton", "training")
+_HOMES = {
+    "Compacted": ".deploy.compact",
+    "Pruner": ".training.pruner",
+    "Runtime": ".deploy.runtime",
+    "Schedule": ".training.schedule",
+    "compact": ".deploy.compact",
+    "export_c": ".deploy.c",
+    "export_onnx": ".deploy.onnx",
+    "export_wasm": ".deploy.wasm",
+}
 
-def __getattr__(name: str) -> Any:
-    # On first use: whoever only prunes does not wait for readers, networks and
-    # training to be imported.
-    if name == "skeleton":
-        return importlib.import_module(".skeleton", __name__)
-    if name in ("Pruner", "Schedule"):
-        return getattr(importlib.import_module(f".train.{name.lower()}", __name__), name)
-    if name in ("Compacted", "compact"):
-        return getattr(importlib.import_module(".ship.compact", __name__), name)
-    if name == "export_c":
-        return importlib.import_module(".ship.c", __name__).export_c
-    if name == "Runtime":
-        return importlib.import_module(".ship.runtime", __name__).Runtime
-    if name == "export_onnx":
-        return importlib.import_module(".ship.onnx", __name__).export_onnx
-    if name == "export_wasm":
-        return importlib.import_module(".ship.wasm", __name__).export_wasm
+
+def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return _importlib.import_module(f".{name}", __name__)
+    if name in _HOMES:
+        return getattr(_importlib.import_module(_HOMES[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__doc__", "__version__"]

@@ -1,5 +1,7 @@
 """The one exception that Trellis raises on purpose."""
 
+from __future__ import annotations
+
 
 class TrellisError(Exception):
     """Something Trellis was given cannot be used; the message quotes it and says what to do.

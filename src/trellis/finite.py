@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trellis.errors import TrellisError
-from trellis.masks.plain import plain_tensors
+from .errors import TrellisError
+from .masks.plain import plain_tensors
 
 
 def check_finite(

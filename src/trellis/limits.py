@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from trellis.errors import TrellisError
+from .errors import TrellisError
 
 # Bytes that one dataset, or the weights of one new network, may take in memory.
 LARGEST = 4 << 30

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Meta
 from typing_extensions import NotRequired
 
-from trellis.errors import TrellisError
+from .errors import TrellisError
 
 LARGEST = 1 << 26  # bytes of one JSON file
 LARGEST_LINES = 1 << 30  # bytes of a file with one JSON value a line
@@ -62,7 +62,7 @@ Epochs = Annotated[int, Meta(ge=1, le=10**9)]
 
 
 class RunRecipe(TypedDict):
-    """`trellis.train.Recipe`, which checks how its values relate."""
+    """`trellis.training.Recipe`, which checks how its values relate."""
 
     name: Text
     epochs: Epochs
@@ -294,7 +294,7 @@ class RecogniserNotes(TypedDict):
 
 
 class CompactedSize(TypedDict):
-    """`trellis.ship.compact.report.Size`"""
+    """`trellis.deploy.compact.report.Size`"""
 
     units: Count
     connections: Count

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from tests.cli.conftest import Run
 from tests.report.browser import Browser, Seen
 from tests.skeleton.folders import FPHA_LIST, csv_folder, fpha_folder, motion, mtm1_folder, write
-from trellis.cli.animation import GRID, page
+from trellis.cli.data import GRID, page
 from trellis.skeleton import Layout, Skeletons, load
-from trellis.skeleton.layouts import FPHA, LAYOUTS, SBU
-from trellis.skeleton.readers.folds import HALVES
-from trellis.skeleton.view import branches, placed
+from trellis.skeleton.data.layouts import FPHA, LAYOUTS, SBU
+from trellis.skeleton.data.pose import branches, placed
+from trellis.skeleton.data.readers.reading import HALVES
 
 Fails = Callable[..., str]
 

@@ -10,7 +10,7 @@ import pytest
 
 from trellis.cli import demo
 from trellis.cli.demo import SETTINGS
-from trellis.train import recipe_named
+from trellis.training import recipe_named
 
 from .conftest import Run
 

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.arms import SMALL
 from tests.cli.conftest import Run
 from tests.skeleton.folders import fpha_folder
-from trellis.cli.recogniser import fold_for, protocol_for
+from trellis.cli.data_arguments import fold_for, protocol_for
 from trellis.skeleton import Recogniser, load
 
 LISTED = [

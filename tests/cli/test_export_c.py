@@ -12,9 +12,9 @@ import torch
 
 from tests.cli.arms import SMALL, SOURCE, trained  # noqa: F401  (a fixture)
 from tests.cli.conftest import Run
-from tests.ship.tools import compiled, ran
-from trellis.ship.format.read import read
-from trellis.ship.tables.interpret import interpreted
+from tests.deploy.tools import compiled, ran
+from trellis.deploy.format.read import read
+from trellis.deploy.tables.form import interpreted
 from trellis.skeleton import Recogniser, load, read_recording
 
 FILES = ["README.md", "main.c", "model.c", "model.h", "model.trellis"]

@@ -14,9 +14,9 @@ import torch
 import trellis
 from tests.cli.conftest import Run
 from trellis.skeleton import GCN, Recogniser
-from trellis.skeleton.channels import Channels
-from trellis.skeleton.layout import Layout
-from trellis.skeleton.normalisation import Normalisation
+from trellis.skeleton.data.layouts import Layout
+from trellis.skeleton.data.normalization import Normalisation
+from trellis.skeleton.data.representation import Channels
 
 pytest.importorskip("onnxscript", reason="needs onnx: pip install 'trellis-prune[onnx]'")
 runtime: Any = pytest.importorskip("onnxruntime", reason="needs onnxruntime")

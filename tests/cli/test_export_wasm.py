@@ -14,12 +14,12 @@ import torch
 import trellis
 from tests.cli.arms import SOURCE, trained  # noqa: F401  (a fixture)
 from tests.cli.conftest import Run
-from tests.ship.wasm.node import under_node
+from tests.deploy.wasm.node import under_node
 from trellis import skeleton
-from trellis.ship.wasm import build
-from trellis.ship.wasm.build import toolchain
+from trellis.deploy.wasm import build
+from trellis.deploy.wasm.build import toolchain
 from trellis.skeleton import GCN, Recogniser, read_recording
-from trellis.skeleton.normalisation import Normalisation
+from trellis.skeleton.data.normalization import Normalisation
 
 FILES = ["README.md", "index.html", "model.mjs", "model.wasm"]
 

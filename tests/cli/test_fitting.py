@@ -19,7 +19,7 @@ from trellis.errors import TrellisError
 HOLD = """
 import sys
 from pathlib import Path
-from trellis.lock import locked
+from trellis.files import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.cli.conftest import Run
-from trellis.cli.inputs import TYPES, example_inputs
+from trellis.cli.model_arguments import TYPES, example_inputs
 
 
 @pytest.mark.parametrize(("name", "kind"), TYPES.items())

@@ -21,7 +21,7 @@ from tests.cli.conftest import Fails, Run
 from tests.cli.shell import shell
 from tests.skeleton.moving import arms, write_npz
 from trellis.cli import COMMANDS
-from trellis.cli.aside import Screen
+from trellis.cli.output import Screen
 from trellis.errors import TrellisError
 
 

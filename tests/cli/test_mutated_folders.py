@@ -35,7 +35,7 @@ from trellis.cli.shrink import shrink
 from trellis.errors import TrellisError
 from trellis.skeleton.shrink import Outcome
 from trellis.skeleton.shrink import run as running
-from trellis.train.checkpoint import HEADER
+from trellis.training.checkpoint import HEADER
 
 MUTANTS = int(os.environ.get("TRELLIS_MUTANTS", "300"))
 ONE = os.environ.get("TRELLIS_MUTANT")

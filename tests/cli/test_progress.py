@@ -9,9 +9,9 @@ import pytest
 import torch
 from rich.console import Console
 
-from tests.train.networks import gcn, recordings
-from trellis.cli.progress import training_bar
-from trellis.train import Training, forward_of, recipe_named, run, stack
+from tests.training.networks import gcn, recordings
+from trellis.cli.output import training_bar
+from trellis.training import Training, forward_of, recipe_named, run, stack
 
 
 def trained(console: Console) -> None:
@@ -38,7 +38,7 @@ def test_a_log_sees_nothing_of_what_takes_less_than_a_minute() -> None:
 
 
 def test_a_log_sees_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trellis.cli.progress._SELDOM", 0.0)
+    monkeypatch.setattr("trellis.cli.output._SELDOM", 0.0)
     shown = io.StringIO()
     trained(Console(file=shown, force_terminal=False, width=20))
     lines = shown.getvalue().splitlines()

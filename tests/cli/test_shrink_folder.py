@@ -18,7 +18,7 @@ from tests.cli.conftest import Run
 from tests.skeleton.moving import arms, write_npz
 from trellis.errors import TrellisError
 from trellis.files import replacing
-from trellis.saved.folder import is_saved
+from trellis.saving.folder import is_saved
 from trellis.skeleton import Recogniser, load
 from trellis.skeleton.shrink import run as running
 
@@ -160,7 +160,7 @@ def test_what_was_asked_is_told_before_a_search(run: Run, stopped: Callable[...,
         (search, ("--at-least", "0.6"), "at_least was 0.5 and is 0.6."),
         (("--sparsity", "0.9"), keep, "sparsity was 0.9 and is None; keep was None and is 60."),
     ):
-        at = "maker.Maker._pruned" if asked == search else "run.losses"
+        at = "stages.Maker._pruned" if asked == search else "run.losses"
         stopped(f"trellis.skeleton.shrink.{at}", *SHRINK, *asked, "--out", "s")
         before = sorted(os.listdir("s"))
         refused = run(*SHRINK, *then, "--out", "s")

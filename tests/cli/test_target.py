@@ -10,7 +10,7 @@ import pytest
 from torch import nn
 
 from tests.cli.conftest import Run
-from trellis.cli.target import load_model
+from trellis.cli.model_arguments import load_model
 from trellis.errors import TrellisError
 
 

@@ -21,7 +21,7 @@ from tests.cli.arms import SMALL, SOURCE, contents
 from tests.cli.conftest import Run
 from tests.skeleton.moving import arms, write_npz
 from trellis.skeleton import Recogniser, evaluated, fit, load
-from trellis.train import recipe_named
+from trellis.training import recipe_named
 
 TRAIN = ("train", SOURCE, "--out", "m", *SMALL)
 FILES = ["model.json", "model.safetensors"]
@@ -87,7 +87,7 @@ def test_a_finished_model_is_not_overwritten_unasked(
 def killed(folder: Path, *words: str) -> None:
     """Run a command with a checkpoint after every epoch, and kill it at the second."""
     program = (
-        "import sys, trellis.train.checkpoint as c; c.EVERY = 0; "
+        "import sys, trellis.training.checkpoint as c; c.EVERY = 0; "
         "from trellis.cli import main; sys.exit(main(sys.argv[1:]))"
     )
     source = str(Path(trellis.__file__).parents[1])

@@ -14,7 +14,7 @@ from torch.nn.utils import prune
 import trellis
 from tests.cli.models import Tied, mlp
 from trellis.errors import TrellisError
-from trellis.saved.weights import load_weights, read_tensors, write_weights
+from trellis.saving.weights import load_weights, read_tensors, write_weights
 
 AUDIT = ("audit", "tests.cli.models:mlp", "--input", "1x16", "--weights")
 

@@ -11,8 +11,8 @@ import pytest
 
 from trellis.cli import main
 from trellis.paper.methods import METHODS
-from trellis.skeleton.source import BUILT_IN, FORMATS
-from trellis.train import RECIPES
+from trellis.skeleton.data.source import BUILT_IN, FORMATS
+from trellis.training import RECIPES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

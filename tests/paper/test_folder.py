@@ -149,7 +149,7 @@ def test_no_run_and_no_folder_are_told_apart_from_a_broken_one(tmp_path: Path) -
 HOLD = """
 import sys
 from pathlib import Path
-from trellis.lock import locked
+from trellis.files import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

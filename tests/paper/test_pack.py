@@ -13,11 +13,10 @@ from tests.paper.waves import small, waves
 from trellis.errors import TrellisError
 from trellis.paper import plan_of, reproduce, stored
 from trellis.paper.folder import Folder
-from trellis.paper.named import NAME, Named, read_named
-from trellis.paper.network import architecture_of
-from trellis.paper.pack import is_packed, unpacked
-from trellis.paper.recordings import Recordings, describe
-from trellis.train import forward_of, predictions, stack
+from trellis.paper.plan import architecture_of
+from trellis.paper.pruning import is_packed, unpacked
+from trellis.paper.recordings import NAME, Named, Recordings, describe, read_named
+from trellis.training import forward_of, predictions, stack
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from tests.paper.waves import small, waves
 from trellis.errors import TrellisError
 from trellis.paper import Settings, plan_of
 from trellis.paper.methods import METHODS
-from trellis.paper.network import Architecture, architecture_of
+from trellis.paper.plan import Architecture, architecture_of
 from trellis.paper.recordings import describe
 
 ONE, THREE = describe(waves()), describe(waves(folds=3))

@@ -9,14 +9,10 @@ import re
 import pytest
 from rich.console import Console
 
-from trellis.paper.figures import Figure
-from trellis.paper.render.comma import comma
-from trellis.paper.render.latex import escaped as in_latex
-from trellis.paper.render.latex import latex
-from trellis.paper.render.markdown import escaped as in_markdown
-from trellis.paper.render.markdown import markdown
-from trellis.paper.render.terminal import terminal, text
-from trellis.paper.report import Column, Line, Report
+from trellis.paper.figures import Column, Figure, Line, Report
+from trellis.paper.render import comma, latex, markdown, terminal, text
+from trellis.paper.render import escaped_latex as in_latex
+from trellis.paper.render import escaped_markdown as in_markdown
 
 REPORT = Report(
     title="Table 2: pruning",

@@ -13,11 +13,11 @@ from safetensors.torch import load, load_file, save
 from tests.paper.waves import small, waves
 from trellis.errors import TrellisError
 from trellis.paper import Progress, Settings, plan_of, report_of, reproduce, stored
-from trellis.paper.network import architecture_of
+from trellis.paper.plan import architecture_of
 from trellis.paper.recordings import Recordings, describe
 from trellis.skeleton import Fold, Skeletons
-from trellis.skeleton.narrow import Narrow, narrowed
-from trellis.train import Training, accuracies, forward_of, stack
+from trellis.skeleton.model.narrow import Narrow, narrowed
+from trellis.training import Training, accuracies, forward_of, stack
 
 TABLES = ("table.txt", "table.md", "table.csv", "table.tex")
 

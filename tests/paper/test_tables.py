@@ -10,8 +10,8 @@ import pytest
 
 from tests.paper.waves import small, waves
 from trellis.paper import Data, Folder, Report, Settings, plan_of, report_of
+from trellis.paper.figures import shown
 from trellis.paper.recordings import describe
-from trellis.paper.report import shown
 
 BENCHMARK = replace(
     describe(waves()), train=(600,), test=(575,), joints=21, classes=45, source="fpha:x"
@@ -94,7 +94,7 @@ def test_disconnected_where_no_path_is_left() -> None:
 
 @pytest.mark.parametrize("recipe", ["paper", "default"])
 def test_what_was_done_is_said(recipe: str) -> None:
-    from trellis.train import recipe_named
+    from trellis.training import recipe_named
 
     settings = full("table2", recipe=recipe_named(recipe), precision="bf16")
     report = report_of(filled(settings, replace(BENCHMARK, left_out=3)))
@@ -110,7 +110,7 @@ def test_what_was_done_is_said(recipe: str) -> None:
 
 
 def test_one_epoch_is_not_several() -> None:
-    from trellis.train import recipe_named
+    from trellis.training import recipe_named
 
     for epochs, words in ((1, "1 epoch from"), (2000, "2,000 epochs from")):
         settings = full("table1", recipe=recipe_named("quick", epochs=epochs))

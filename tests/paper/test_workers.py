@@ -12,12 +12,11 @@ import pytest
 
 import trellis
 from trellis.files import write_tensors
-from trellis.paper import workers
+from trellis.paper import pruning as workers
 from trellis.paper.methods import METHODS
-from trellis.paper.network import Architecture
-from trellis.paper.plan import Row
+from trellis.paper.plan import Architecture, Row
 from trellis.paper.pruning import Job, Selection
-from trellis.train import stack
+from trellis.training import stack
 
 SMALL = Architecture(nodes=4, channels=6, classes=3, heads=2, filters=5)
 SOURCE = Path(trellis.__file__).parents[1]

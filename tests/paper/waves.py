@@ -8,7 +8,7 @@ import numpy as np
 
 from trellis.paper import Settings
 from trellis.skeleton import Fold, Layout, Skeletons
-from trellis.train import recipe_named
+from trellis.training import recipe_named
 
 
 def waves(

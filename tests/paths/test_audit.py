@@ -13,8 +13,8 @@ import trellis
 from tests.zoo import ZOO, bare
 from tests.zoo.graph import gcn
 from tests.zoo.plain import lenet, mlp
-from trellis import Masks, audit
-from trellis.paths.audit import Audit
+from trellis.masks.masks import Masks
+from trellis.paths.audit import Audit, audit
 
 
 def by_hand() -> nn.Sequential:

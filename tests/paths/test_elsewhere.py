@@ -5,10 +5,10 @@ import torch
 
 from tests.oracle.networks import KINDS, random_network
 from tests.paths.elsewhere import DEVICE, Elsewhere
-from trellis import trace
+from trellis.graph.trellis import trace
+from trellis.methods.synflow import synflow
 from trellis.paths.scores import path_sum
 from trellis.paths.witness import Witness
-from trellis.select.synflow import synflow
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -26,7 +26,7 @@ def test_path_sums(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_synflow(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model lies here and the work is done there; what comes back is here again."""
-    monkeypatch.setattr("trellis.select.synflow.ROUNDS", 4)
+    monkeypatch.setattr("trellis.methods.synflow.ROUNDS", 4)
     network = random_network(3, kind)
     net = trace(network.model, network.inputs)
     worth = {n: w.detach().abs() for n, w in network.weights().items()}

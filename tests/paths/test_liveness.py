@@ -10,10 +10,11 @@ from tests.oracle.brute import backward, forward, live, outputs_reached
 from tests.oracle.network import Network, as_masks, as_set, random_mask
 from tests.oracle.networks import KINDS, WITHOUT_GATES, networks, random_network
 from tests.zoo import ZOO
-from trellis import Trellis, audit, trace
+from trellis.graph.trellis import Trellis, trace
 from trellis.masks import plain
+from trellis.paths.audit import audit
 from trellis.paths.liveness import addable, dense, ends, liveness
-from trellis.paths.places import Places
+from trellis.paths.sparse import Places
 
 from .traced import prune_exactly, prune_least, shapes, traced
 

@@ -15,12 +15,12 @@ from tests.oracle.networks import KINDS, networks, random_network
 from tests.oracle.paths import viterbi
 from tests.oracle.scalar import Connection
 from tests.zoo import ZOO
-from trellis import Trellis, trace
+from trellis.graph.trellis import Trellis, trace
+from trellis.methods.ranking import Ranking
 from trellis.paths import kernels, scores
 from trellis.paths.algebra import MaxTimes
 from trellis.paths.liveness import dense, liveness
 from trellis.paths.scores import best_path, path_sum
-from trellis.select.ranking import Ranking
 
 from .traced import shapes, traced
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import trellis
-from tests.train.networks import gcn
+from tests.training.networks import gcn
 
 MODELS = {
     "linear": (

@@ -8,7 +8,10 @@ import torch
 from torch import Tensor
 
 from tests.zoo import ZOO
-from trellis import Masks, Trellis, TrellisError, prune, trace
+from trellis.errors import TrellisError
+from trellis.graph.trellis import Trellis, trace
+from trellis.masks.masks import Masks
+from trellis.methods.prune import prune
 
 
 @cache

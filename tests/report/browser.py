@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.ship.tools import tool
+from tests.deploy.tools import tool
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 

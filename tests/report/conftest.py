@@ -14,7 +14,7 @@ from trellis.paper.methods import METHODS
 from trellis.report import write_page
 from trellis.report.run import run_report
 from trellis.skeleton import Skeletons
-from trellis.skeleton.hands import hands45
+from trellis.skeleton.data.hands import hands45
 
 HOSTILE = (
     "</script><script>window.pwned=1</script>",

@@ -10,13 +10,11 @@ import torch
 
 from trellis.paper import Folder, Settings, plan_of
 from trellis.paper.folder import opened
-from trellis.paper.named import Named
-from trellis.paper.network import architecture_of
-from trellis.paper.pack import is_packed, packed
-from trellis.paper.plan import Cell
-from trellis.paper.recordings import describe
+from trellis.paper.plan import Cell, architecture_of
+from trellis.paper.pruning import is_packed, packed
+from trellis.paper.recordings import Named, describe
 from trellis.skeleton import Fold, Layout, Skeletons
-from trellis.skeleton.hands.anatomy import LAYOUT
+from trellis.skeleton.data.hands.hand import LAYOUT
 
 HANDS = tuple(f"action {i}" for i in range(45))
 

@@ -16,9 +16,8 @@ from tests.paper.waves import waves
 from tests.report.browser import Browser
 from tests.report.conftest import Made
 from trellis.report import write_page
-from trellis.report.examples import FRAMES, GRID, examples, thinned
+from trellis.report.examples import FRAMES, GRID, examples, from_fold, thinned
 from trellis.report.model import Models, model_report
-from trellis.report.tested import from_fold
 from trellis.skeleton import Fold, Recogniser, Skeletons
 
 

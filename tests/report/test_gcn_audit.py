@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 import trellis
 from tests.report.networks import network, networks
-from trellis.report.gcn_audit import gcn_audit
+from trellis.report.audits import gcn_audit
 from trellis.skeleton import GCN
 
 

@@ -15,15 +15,14 @@ import torch
 import trellis
 from tests.paper.waves import waves
 from trellis.cli.prune import prune
-from trellis.report.commands import commands
-from trellis.report.given import PRUNE as OWN
-from trellis.report.given import exact
+from trellis.methods.options import Options
+from trellis.report.commands import PRUNE as OWN
+from trellis.report.commands import commands, exact
 from trellis.report.model import Models, model_report
-from trellis.select.options import Options
 from trellis.skeleton import Recogniser, fit
 from trellis.skeleton.shrink import course_named, shrink
-from trellis.train import recipe_named
-from trellis.train.provenance import hardware
+from trellis.training import recipe_named
+from trellis.training.provenance import hardware
 
 
 def told(tmp_path: Path, step: dict[str, Any], *, body: bool, **options: Any) -> dict[str, Any]:

@@ -14,16 +14,16 @@ from tests.report.conftest import Made, made
 from tests.report.networks import networks
 from trellis.cli.report import of_run
 from trellis.errors import TrellisError
-from trellis.paper.network import architecture_of
-from trellis.paper.pack import kept_of, unpacked
+from trellis.paper.plan import architecture_of
+from trellis.paper.pruning import kept_of, unpacked
 from trellis.paper.recordings import describe
-from trellis.report.network import shown_network
+from trellis.report.costs import moments_of
+from trellis.report.drawing import shown_network
+from trellis.report.examples import DIGEST, from_built_in
+from trellis.report.gcn_paths import Connections, kept_weights, weights_of
 from trellis.report.run import run_report
-from trellis.report.shares import moments_of
-from trellis.report.tested import DIGEST, from_built_in
-from trellis.report.weights import Connections, kept_weights, weights_of
 from trellis.skeleton import GCN, load
-from trellis.skeleton.hands import some_of_hands45
+from trellis.skeleton.data.hands import some_of_hands45
 
 
 @pytest.mark.parametrize("options", [{}, {"blocks": 2}, {"shared": True}], ids=str)

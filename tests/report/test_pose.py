@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trellis.report.pose import HANDS, drawn_pose
+from trellis.report.content import HANDS, drawn_pose
 from trellis.skeleton import Layout
-from trellis.skeleton.hands.anatomy import LAYOUT
-from trellis.skeleton.layouts import LAYOUTS
+from trellis.skeleton.data.hands.hand import LAYOUT
+from trellis.skeleton.data.layouts import LAYOUTS
 
 KNOWN = {**LAYOUTS, "hand": LAYOUT}
 

@@ -10,12 +10,11 @@ from hypothesis import given, settings
 
 from tests.report.networks import network, networks
 from tests.report.paths import paths
-from trellis.report.messages import messages_of
-from trellis.report.network import FULL_SHARE, shown_network
-from trellis.report.shares import by_joint, by_moment, moments_of
-from trellis.report.weights import weights_of
+from trellis.report.costs import by_joint, by_moment, moments_of
+from trellis.report.drawing import FULL_SHARE, shown_network
+from trellis.report.gcn_paths import messages_of, weights_of
 from trellis.skeleton import GCN, Layout
-from trellis.skeleton.cosines import cosines
+from trellis.skeleton.data.representation import cosines
 
 ARM = Layout("arm", ("shoulder", "elbow", "hand"), (-1, 0, 1))
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trellis.skeleton.layouts import MEDIAPIPE_HAND
-from trellis.skeleton.readers import fpha, nw_ucla, sbu
+from trellis.skeleton.data.layouts import MEDIAPIPE_HAND
+from trellis.skeleton.data.readers import fpha, nw_ucla, sbu
 
 Array = NDArray[np.float64]
 

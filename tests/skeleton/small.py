@@ -12,7 +12,7 @@ import torch
 from tests.skeleton.moving import arms
 from trellis.skeleton import Recogniser
 from trellis.skeleton.shrink import Course, Outcome, course_named, shrink
-from trellis.train import Training
+from trellis.training import Training
 
 DATA = arms()
 (FOLD,) = DATA.folds
@@ -48,7 +48,7 @@ def killed_and_resumed(
             raise Killed
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("trellis.train.checkpoint.EVERY", 0.0)
+        patch.setattr("trellis.training.checkpoint.EVERY", 0.0)
         with pytest.raises(Killed):
             made(folder=folder, watch=kill, **options)
     seen: list[tuple[str, int]] = []

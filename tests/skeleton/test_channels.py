@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from trellis.errors import TrellisError
 from trellis.skeleton import Layout
-from trellis.skeleton.channels import KINDS, Channels
-from trellis.skeleton.cosines import cosines, in_cosines
-from trellis.skeleton.layouts import FPHA, LAYOUTS, SBU
+from trellis.skeleton.data.layouts import FPHA, LAYOUTS, SBU
+from trellis.skeleton.data.representation import KINDS, Channels, cosines, in_cosines
 
 Floats = NDArray[np.float64]
 CHOICES = [kinds for count in (1, 2, 3) for kinds in permutations(KINDS, count)]

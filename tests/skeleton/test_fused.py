@@ -6,10 +6,8 @@ import pytest
 import torch
 
 from trellis.skeleton import GCN
-from trellis.skeleton.fast import usable
-from trellis.skeleton.fused import Fused
-from trellis.skeleton.tiles import power, two_parts
-from trellis.train import Training, forward_of, recipe_named, stack
+from trellis.skeleton.model.gpu import Fused, power, two_parts, usable
+from trellis.training import Training, forward_of, recipe_named, stack
 
 SHAPES = [  # nodes, channels, classes, heads, filters, batch
     (21, 96, 45, 16, 128, 600),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import trellis
-from tests.train.networks import CHANNELS, CLASSES, LINE, NODES, OPTIONS, gcn
+from tests.training.networks import CHANNELS, CLASSES, LINE, NODES, OPTIONS, gcn
 from trellis.errors import TrellisError
 from trellis.skeleton import GCN
 

@@ -14,11 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from trellis.skeleton import GCN, fast, stacked
-from trellis.skeleton.halves import Halved, scale_below
-from trellis.train import Training, forward_of, recipe_named, stack
+from trellis.skeleton import GCN
+from trellis.skeleton.model import gcn as stacked
+from trellis.skeleton.model import gpu as fast
+from trellis.skeleton.model.gpu import Halved, scale_below
+from trellis.training import Training, forward_of, recipe_named, stack
 
-KERNELS = ("trellis.skeleton.kernels", "trellis.skeleton.halves_kernels")
+KERNELS = ("trellis.skeleton.model.triton_kernels", "trellis.skeleton.model.triton_kernels")
 SMALL = [  # nodes, channels, classes, heads, filters, batch
     (5, 24, 7, 1, 16, 70),
     (3, 96, 10, 2, 16, 17),

@@ -7,7 +7,7 @@ import pytest
 
 from trellis.errors import TrellisError
 from trellis.skeleton import Layout
-from trellis.skeleton.layouts import FPHA, LAYOUTS, MEDIAPIPE_HAND, NW_UCLA, SBU, SHREC17
+from trellis.skeleton.data.layouts import FPHA, LAYOUTS, MEDIAPIPE_HAND, NW_UCLA, SBU, SHREC17
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from trellis.skeleton import GCN
-from trellis.skeleton.choosing import Together
-from trellis.skeleton.narrow import Inside, Narrow
-from trellis.train import forward_of, stack
+from trellis.skeleton.model.narrow import Inside, Narrow
+from trellis.skeleton.model.stack_selection import Together
+from trellis.training import forward_of, stack
 
 SIZES: dict[str, Any] = {"nodes": 3, "channels": 6, "classes": 4, "heads": 4, "filters": 5}
 

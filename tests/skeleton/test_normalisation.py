@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trellis.errors import TrellisError
 from trellis.skeleton import Layout, Normalisation, chunked
-from trellis.skeleton.layouts import FPHA, NW_UCLA
+from trellis.skeleton.data.layouts import FPHA, NW_UCLA
 
 ARM = Layout("arm", ("shoulder", "elbow", "hand"), (-1, 0, 1), roots=(0, 1))
 Array = NDArray[np.float32]

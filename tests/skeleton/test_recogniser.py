@@ -16,7 +16,7 @@ import trellis
 from tests.skeleton.moving import ARM, CLASSES, arms
 from trellis.errors import TrellisError
 from trellis.skeleton import Layout, Normalisation, Recogniser, chunked, evaluated, fit
-from trellis.train import recipe_named
+from trellis.training import recipe_named
 
 RECIPE = recipe_named("default", epochs=60, tune_epochs=40, tune_smoothing=0.02, rate=5e-3)
 SIZES: dict[str, Any] = {"chunks": 6, "heads": 3, "filters": 8}
@@ -102,7 +102,7 @@ def test_tuned_without_what_is_empty_it_is_the_same() -> None:
         recogniser = fresh()
         trellis.prune(recogniser.model, torch.zeros(1, 4, 18), sparsity=0.95)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("trellis.skeleton.narrow._LITTLE", little)
+            patch.setattr("trellis.skeleton.model.narrow._LITTLE", little)
             tuned = fit(
                 recogniser, data, fold, RECIPE, tune=True,
                 watch=lambda each: units.append(each.weights["dense.weight"].shape[2]),

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import trellis
-from tests.train.networks import CHANNELS, NODES, gcn
+from tests.training.networks import CHANNELS, NODES, gcn
 from trellis.skeleton import GCN
-from trellis.skeleton.choosing import BY_LAYER, PATHS, Together, chooser
-from trellis.train import stack
-from trellis.train.shrinking import OneByOne
+from trellis.skeleton.model.stack_selection import BY_LAYER, PATHS, Together, chooser
+from trellis.training import stack
+from trellis.training.stack_pruning import OneByOne
 
 X = torch.zeros(1, NODES, CHANNELS)
 OPTIONS: list[dict[str, Any]] = [

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 import trellis
 from tests.skeleton.small import DATA, EPOCHS, FOLD, course, fresh, killed_and_resumed, made, same
-from trellis import TrellisError
-from trellis.select.budget import budget
+from trellis.errors import TrellisError
+from trellis.methods.budget import budget
 from trellis.skeleton import Fold, Recogniser, evaluated
 from trellis.skeleton.shrink import Maker, Small, course_named, shrink
-from trellis.train import Training
-from trellis.train.batches import batch_count
+from trellis.training import Training
+from trellis.training.batches import batch_count
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_narrow_or_whole_the_networks_are_the_same(keep: int, changes: dict[str,
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("trellis.skeleton.shrink.course._PLENTY", 10)
             if whole:
-                patch.setattr("trellis.skeleton.narrow._LITTLE", 0.0)
+                patch.setattr("trellis.skeleton.model.narrow._LITTLE", 0.0)
             found.append(made(course(**changes), keep=keep, watch=watch))
     assert shapes[True] == {4 * 3 * 8} < shapes[False]
     ours, theirs = (each.small.model for each in found)

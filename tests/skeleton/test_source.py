@@ -11,8 +11,8 @@ from rich.console import Console
 from tests.skeleton.folders import FPHA_LIST, fpha_folder
 from trellis.errors import TrellisError
 from trellis.skeleton import load
-from trellis.skeleton.readers import reading
-from trellis.skeleton.source import FORMATS
+from trellis.skeleton.data.readers import reading
+from trellis.skeleton.data.source import FORMATS
 
 
 @pytest.mark.parametrize(

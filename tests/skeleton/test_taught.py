@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from tests.skeleton.small import DATA, FOLD, course, fresh, killed_and_resumed, made, same
-from trellis import TrellisError
+from trellis.errors import TrellisError
 from trellis.skeleton.shrink import Maker, Small, course_named
-from trellis.train import Training, Weights
+from trellis.training import Training, Weights
 
 TOTAL = 3 * 16 + 3 * 18 * 8 + 3 * 4 * 3 * 8
 TENTH = TOTAL // 10
@@ -130,7 +130,7 @@ def test_a_search_of_many_at_once_goes_on_after_a_kill(tmp_path: Path) -> None:
     usual = course(teachers=None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("trellis.skeleton.shrink.run._TOGETHER", {"cpu": 32})
-        patch.setattr("trellis.train.checkpoint.EVERY", 0.0)
+        patch.setattr("trellis.training.checkpoint.EVERY", 0.0)
         with pytest.raises(KeyboardInterrupt):
             made(usual, at_least=0.3, folder=tmp_path, watch=kill)
         done = set(phases)
@@ -180,7 +180,7 @@ def test_who_teaches_whom() -> None:
             heard.append(training.teachers.weights)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("trellis.skeleton.narrow._LITTLE", 0.0)  # whole networks
+        patch.setattr("trellis.skeleton.model.narrow._LITTLE", 0.0)  # whole networks
         two = maker(teachers=2, watch=watch)
         dense = two.train([5, 6, 7])
         teachers = two.teachers(dense, [5, 6, 7])

@@ -15,7 +15,7 @@ import trellis
 from tests.skeleton.moving import arms
 from trellis.errors import TrellisError
 from trellis.skeleton import Recogniser, Skeletons, Teaching, fit
-from trellis.train import recipe_named
+from trellis.training import recipe_named
 
 RECIPE = recipe_named("default", epochs=40, rate=5e-3)
 SIZES: dict[str, Any] = {"chunks": 6, "heads": 3, "filters": 8}

@@ -21,9 +21,10 @@ from typing import Any
 import tyro
 
 import trellis
-from trellis.cli.aside import say
-from trellis.errors import TrellisError
-from trellis.interrupt import imported
+
+from ..errors import TrellisError
+from ..interrupt import imported
+from .output import say
 
 Command = Callable[..., int]
 

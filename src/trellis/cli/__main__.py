@@ -1,7 +1,9 @@
 """``python -m trellis.cli``."""
 
+from __future__ import annotations
+
 import sys
 
-from trellis.cli import main
+from . import main
 
 sys.exit(main())

@@ -9,14 +9,14 @@ from typing import Annotated
 import tyro
 
 import trellis
-from trellis.cli.arguments import Inputs, Json, Target, Weights
-from trellis.cli.aside import aside, say
-from trellis.cli.opened import input_files, opened
-from trellis.cli.tables import print_audit, print_json
-from trellis.errors import TrellisError
-from trellis.files import check_writable
-from trellis.report import write_page
-from trellis.report.audited import audit_report
+
+from ..errors import TrellisError
+from ..files import check_writable
+from ..report import write_page
+from ..report.audits import audit_report
+from .data_arguments import Inputs, Json, Target, Weights
+from .model_arguments import input_files, opened
+from .output import aside, print_audit, print_json, say
 
 MasksIn = Annotated[
     Path | None,

@@ -9,17 +9,17 @@ from typing import Annotated
 
 import tyro
 
-from trellis import skeleton
-from trellis.cli.memory import keep_freed
-from trellis.cli.report import tell
-from trellis.cli.reproduce import cores, live_bar, show_table
-from trellis.cli.tables import console
-from trellis.paper import Settings, plan_of, reproduce, stored
-from trellis.paper.recordings import describe
-from trellis.report.run import run_report
-from trellis.skeleton import Skeletons
-from trellis.train import RECIPES
-from trellis.train.provenance import versions
+from .. import skeleton
+from ..paper import Settings, plan_of, reproduce, stored
+from ..paper.recordings import describe
+from ..report.run import run_report
+from ..skeleton import Skeletons
+from ..training import RECIPES
+from ..training.provenance import versions
+from .device import keep_freed
+from .output import console
+from .report import tell
+from .reproduce import cores, live_bar, show_table
 
 SETTINGS = Settings(
     "table2",

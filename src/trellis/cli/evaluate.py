@@ -9,15 +9,22 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
-from trellis import skeleton
-from trellis.cli.arguments import Json
-from trellis.cli.aside import say
-from trellis.cli.recogniser import ModelFolder, fold_for, protocol_for
-from trellis.cli.sources import OwnFold, OwnProtocol, SkipBad, described, left_out
-from trellis.cli.tables import console, percent, print_json, show, table
-from trellis.errors import TrellisError
-from trellis.skeleton import Evaluation, Recogniser
-from trellis.skeleton.readers.text import shown
+from .. import skeleton
+from ..errors import TrellisError
+from ..skeleton import Evaluation, Recogniser
+from ..skeleton.data.readers.text import shown
+from .data_arguments import (
+    Json,
+    ModelFolder,
+    OwnFold,
+    OwnProtocol,
+    SkipBad,
+    described,
+    fold_for,
+    left_out,
+    protocol_for,
+)
+from .output import console, percent, print_json, say, show, table
 
 arg = tyro.conf.arg
 Recordings = Annotated[

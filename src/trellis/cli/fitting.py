@@ -9,16 +9,15 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from trellis.cli.sources import described, left_out
-from trellis.cli.tables import console, percent, print_json, show, table
-from trellis.errors import TrellisError
-from trellis.files import check_writable
-from trellis.lock import locked, remove_stale_lock
-from trellis.saved.folder import DESCRIPTION, is_saved, tidy_folder
-from trellis.skeleton import Recogniser, Skeletons, Teaching
-from trellis.skeleton.readers.text import shown
-from trellis.train import Recipe, recipe_named, remove_checkpoint
-from trellis.train.provenance import in_words
+from ..errors import TrellisError
+from ..files import check_writable, locked, remove_stale_lock
+from ..saving.folder import DESCRIPTION, is_saved, tidy_folder
+from ..skeleton import Recogniser, Skeletons, Teaching
+from ..skeleton.data.readers.text import shown
+from ..training import Recipe, recipe_named, remove_checkpoint
+from ..training.provenance import in_words
+from .data_arguments import described, left_out
+from .output import console, percent, print_json, show, table
 
 arg = tyro.conf.arg
 CHECKPOINT = ".checkpoint.safetensors"

@@ -10,16 +10,16 @@ import tyro
 from torch import Tensor
 
 import trellis
-from trellis.cli.arguments import Inputs, Json, Target, Weights
-from trellis.cli.aside import aside, say
-from trellis.cli.fitting import Overwrite, check_folder, held_folder
-from trellis.cli.opened import Opened, input_files, is_folder, opened
-from trellis.cli.tables import print_change, print_json
-from trellis.errors import TrellisError
-from trellis.files import check_writable, replacing
-from trellis.saved.folder import own_files
-from trellis.saved.weights import read_tensors, write_weights
-from trellis.schema import Count, read_json
+
+from ..errors import TrellisError
+from ..files import check_writable, replacing
+from ..saving.folder import own_files
+from ..saving.weights import read_tensors, write_weights
+from ..schema import Count, read_json
+from .data_arguments import Inputs, Json, Target, Weights
+from .fitting import Overwrite, check_folder, held_folder
+from .model_arguments import Opened, input_files, is_folder, opened
+from .output import aside, print_change, print_json, say
 
 arg = tyro.conf.arg
 Sparsity = Annotated[

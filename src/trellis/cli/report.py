@@ -9,21 +9,19 @@ from typing import Annotated, Any
 
 import tyro
 
-from trellis import skeleton
-from trellis.cli.recogniser import fold_for, protocol_for
-from trellis.cli.sources import OwnFold, OwnProtocol, SkipBad, chosen_fold
-from trellis.cli.tables import console
-from trellis.errors import TrellisError
-from trellis.files import check_writable
-from trellis.paper import Folder, stored
-from trellis.paper.named import read_named
-from trellis.paper.recordings import describe
-from trellis.report import write_page
-from trellis.report.model import Models, model_report, models_in
-from trellis.report.run import run_report
-from trellis.report.tested import BUILT_IN, from_built_in
-from trellis.saved.folder import own_files
-from trellis.skeleton import Skeletons
+from .. import skeleton
+from ..errors import TrellisError
+from ..files import check_writable
+from ..paper import Folder, stored
+from ..paper.recordings import describe, read_named
+from ..report import write_page
+from ..report.examples import BUILT_IN, from_built_in
+from ..report.model import Models, model_report, models_in
+from ..report.run import run_report
+from ..saving.folder import own_files
+from ..skeleton import Skeletons
+from .data_arguments import OwnFold, OwnProtocol, SkipBad, chosen_fold, fold_for, protocol_for
+from .output import console
 
 arg = tyro.conf.arg
 Run = Annotated[

@@ -12,30 +12,27 @@ import tyro
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from trellis import skeleton
-from trellis.cli.aside import Screen
-from trellis.cli.device import Device, Precision, chosen_device
-from trellis.cli.fitting import RecipeName
-from trellis.cli.sources import DataSource, Protocol, SkipBad
-from trellis.cli.tables import console
-from trellis.errors import TrellisError
-from trellis.limits import check_count
-from trellis.paper import (
-    Folder,
-    Progress,
-    Settings,
-    Watch,
-    report_of,
-    stored,
-    write_outputs,
-)  # fmt: skip
-from trellis.paper import (
-    reproduce as reproduced,
+from .. import skeleton
+from ..errors import TrellisError
+from ..limits import check_count
+from ..paper import (
+    Folder,  # fmt: skip
+    Progress,  # fmt: skip
+    Settings,  # fmt: skip
+    Watch,  # fmt: skip
+    report_of,  # fmt: skip
+    stored,  # fmt: skip
+    write_outputs,  # fmt: skip
 )
-from trellis.paper.methods import METHODS
-from trellis.paper.render.terminal import terminal, width
-from trellis.paper.settings import INVERSE_ALPHAS, RATES, ROWS
-from trellis.train import recipe_named
+from ..paper import reproduce as reproduced
+from ..paper.methods import METHODS
+from ..paper.render import terminal, width
+from ..paper.settings import INVERSE_ALPHAS, RATES, ROWS
+from ..training import recipe_named
+from .data_arguments import DataSource, Protocol, SkipBad
+from .device import Device, Precision, chosen_device
+from .fitting import RecipeName
+from .output import Screen, console
 
 arg = tyro.conf.arg
 TableName = Annotated[

@@ -6,10 +6,11 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from trellis import skeleton
-from trellis.cli.arguments import Json
-from trellis.cli.device import Device, Precision, chosen_device
-from trellis.cli.fitting import (
+from .. import skeleton
+from ..training import remove_checkpoint
+from .data_arguments import FoldName, Json, Protocol, SkipBad, Source, check_apart, chosen_fold
+from .device import Device, Precision, chosen_device
+from .fitting import (
     CHECKPOINT,
     Augment,
     Epochs,
@@ -27,9 +28,7 @@ from trellis.cli.fitting import (
     print_result,
     taught,
 )
-from trellis.cli.progress import training_bar
-from trellis.cli.sources import FoldName, Protocol, SkipBad, Source, check_apart, chosen_fold
-from trellis.train import remove_checkpoint
+from .output import training_bar
 
 arg = tyro.conf.arg
 Heads = Annotated[int, arg(help="How many attention matrices look at the skeleton.")]

@@ -6,10 +6,21 @@ from typing import Annotated
 
 import tyro
 
-from trellis import skeleton
-from trellis.cli.arguments import Json
-from trellis.cli.device import Device, Precision, chosen_device
-from trellis.cli.fitting import (
+from .. import skeleton
+from ..training import remove_checkpoint
+from .data_arguments import (
+    DataSource,
+    Json,
+    ModelFolder,
+    OwnFold,
+    OwnProtocol,
+    SkipBad,
+    check_apart,
+    fold_for,
+    protocol_for,
+)
+from .device import Device, Precision, chosen_device
+from .fitting import (
     CHECKPOINT,
     Augment,
     Epochs,
@@ -26,10 +37,7 @@ from trellis.cli.fitting import (
     print_result,
     taught,
 )
-from trellis.cli.progress import training_bar
-from trellis.cli.recogniser import ModelFolder, fold_for, protocol_for
-from trellis.cli.sources import DataSource, OwnFold, OwnProtocol, SkipBad, check_apart
-from trellis.train import remove_checkpoint
+from .output import training_bar
 
 NoiseSeed = Annotated[int, tyro.conf.arg(help="For the noise on the inputs.")]
 

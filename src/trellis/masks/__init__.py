@@ -1,10 +1,11 @@
 """How a model holds its masks: plain names, parametrization, files."""
 
-from trellis.masks.file import weights_hash
-from trellis.masks.masks import Masks
-from trellis.masks.of import masks_of
-from trellis.masks.parametrization import Mask
-from trellis.masks.plain import aliases, plain, plain_tensors
+from __future__ import annotations
+
+from .file import weights_hash
+from .masks import Masks, masks_of
+from .plain import aliases, plain, plain_tensors
+from .slots import Mask
 
 __all__ = [
     "Mask",

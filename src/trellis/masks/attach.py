@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from trellis.errors import TrellisError
-from trellis.masks.parametrization import Mask
-from trellis.masks.slots import ORDER, Slot, parametrized, slots_of
+from ..errors import TrellisError
+from .slots import ORDER, Mask, Slot, parametrized, slots_of
 
 
 def attach(slots: Iterable[Slot], mask: Tensor) -> None:

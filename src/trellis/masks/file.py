@@ -27,10 +27,10 @@ import safetensors.numpy
 import torch
 from torch import Tensor, nn
 
-from trellis.errors import TrellisError
-from trellis.files import digest, replacing
-from trellis.masks.plain import plain_tensors
-from trellis.schema import MasksHeader, fitted, parsed
+from ..errors import TrellisError
+from ..files import digest, replacing
+from ..schema import MasksHeader, fitted, parsed
+from .plain import plain_tensors
 
 HEADER = "trellis.masks"
 VERSION = 1

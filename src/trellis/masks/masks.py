@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from trellis.devices import on_cpu
-from trellis.errors import TrellisError
-from trellis.masks import attach
-from trellis.masks.file import read_masks, weights_hash, write_masks
-from trellis.masks.plain import plain
-from trellis.masks.slots import Slot, named_slots, refuse_inference, tied
+from ..devices import on_cpu
+from ..errors import TrellisError
+from . import attach
+from .file import read_masks, weights_hash, write_masks
+from .plain import plain
+from .slots import Slot, named_slots, refuse_inference, tied
 
 Model = TypeVar("Model", bound=nn.Module)
 Named = list[tuple[str, Slot]]
@@ -240,3 +240,36 @@ def _jsonable(provenance: Mapping[str, Any]) -> dict[str, Any]:
             f"provenance {provenance!r} cannot be written as JSON: {error}"
         ) from None
     return result
+
+
+# Reading the masks that a model carries.
+
+
+def masks_of(model: nn.Module) -> Masks:
+    """The masks on a model's parameters: ours, or those of `torch.nn.utils.prune`.
+
+    A tied parameter stands here once, unless its aliases are masked differently.
+
+    >>> from torch.nn.utils import prune
+    >>> model = nn.Sequential(nn.Linear(4, 2), nn.Linear(2, 1))
+    >>> _ = prune.l1_unstructured(model[0], "weight", amount=6)
+    >>> masks_of(model)
+    Masks: 2 of 8 connections kept (75 % pruned) in 1 tensor
+    """
+    found = {}
+    for group in tied(named_slots(model), masked=True):
+        name, slot = group[0]
+        if slot.mask is not None:
+            found[name] = slot.mask.to(torch.bool, copy=True)
+    if not found:
+        raise TrellisError(
+            "the model carries no masks, neither ours nor torch.nn.utils.prune's: prune it first, "
+            "or load masks with Masks.load(path) and apply them"
+        )
+    return Masks(found)
+
+
+def carried_masks(model: nn.Module) -> Masks | None:
+    """The masks on a model's parameters, if it carries any."""
+    masked = any(slot.mask is not None for _, slot in named_slots(model))
+    return masks_of(model) if masked else None

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from trellis.masks.slots import (
+from .slots import (
     ORDER,
     Slot,
     evaluating,
@@ -20,7 +20,7 @@ from trellis.masks.slots import (
     slots_of,
     tied,
 )
-from trellis.masks.structure import TRACING, Entangled, structural_copy
+from .structure import TRACING, Entangled, structural_copy
 
 R = TypeVar("R")
 

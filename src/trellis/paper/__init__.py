@@ -1,12 +1,13 @@
 """The paper's tables: a plan of networks, a folder they are stored in, and what they come to."""
 
+from __future__ import annotations
+
+from .figures import Report
 from .folder import Folder, stored
-from .outputs import write_outputs
 from .plan import plan_of
-from .progress import Progress, Watch
-from .report import Report
-from .run import reproduce
+from .run import reproduce, write_outputs
 from .settings import Data, Settings
+from .stacks import Progress, Watch
 from .tables import report_of
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from .folder import Record
 from .plan import Row
@@ -120,3 +120,50 @@ def _over_folds(found: Sequence[Record], value: Callable[[Record], float]) -> fl
     """The mean over a seed's folds, each counting as much as it has test recordings."""
     tests = sum(int(record["test"]) for record in found)
     return math.fsum(value(record) * record["test"] for record in found) / tests
+
+
+# A table before it is written in any format.
+
+
+Value = str | Figure | None  # None: not there yet, or not applicable; shown as a dash
+
+
+@dataclass(frozen=True)
+class Column:
+    """``figures`` columns hold a mean and a deviation, which CSV keeps apart. ``words`` are
+    written from the left."""
+
+    name: str
+    figures: bool = False
+    words: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of a report; ``rule`` draws a line above it, ``strong`` sets it off."""
+
+    values: tuple[Value, ...]
+    rule: bool = False
+    strong: bool = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """``facts`` say what was measured and how; ``warnings`` must be read before any figure."""
+
+    title: str
+    data: str
+    synthetic: bool
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+    warnings: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+
+def shown(value: Value) -> str:
+    """
+    >>> shown(None), shown("yes"), shown(Figure(1.5, 0.25))
+    ('–', 'yes', '1.50 ± 0.25')
+    """
+    return "–" if value is None else str(value)

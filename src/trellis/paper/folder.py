@@ -23,8 +23,7 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import TrellisError
-from ..files import remove_drafts, replacing, write_tensors
-from ..lock import locked
+from ..files import locked, remove_drafts, replacing, write_tensors
 from ..schema import (
     LARGEST_LINES,
     Measured,
@@ -35,8 +34,8 @@ from ..schema import (
     read_json,
     read_limited,
 )
-from ..train.provenance import versions
-from .network import architecture_of
+from ..training.provenance import versions
+from .plan import architecture_of
 from .settings import Data, Settings
 
 Record = dict[str, Any]  # a finished cell, as its line in cells.jsonl

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .figures import Summary
-from .network import architecture_of
+from .plan import architecture_of
 from .published import PARAMETERS, TEST_RECORDINGS
 from .settings import Data, Settings, is_benchmark
 

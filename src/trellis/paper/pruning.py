@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +25,98 @@ from torch import Tensor
 
 from ..errors import TrellisError
 from ..files import intact
+from ..graph.trellis import trace
 from ..masks import Masks
+from ..methods.prune import prune
 from ..paths.audit import audit
-from ..select.prune import prune
-from ..trace.trellis import trace
 from .methods import METHODS
-from .network import Architecture
-from .plan import Row
+from .plan import Architecture, Cell, Row
+
+# Pruned networks as a run keeps them: the places and values of kept connections alone.
+#
+# One network stands for each row, that of seed 0 and the first fold, where a tenth or less is kept:
+# those are to be looked at. Larger ones would fill a disk, and nobody could see anything in them.
+
+
+LEAST = 90.0  # percent removed
+
+
+def is_packed(cell: Cell) -> bool:
+    """Whether a cell's network is kept."""
+    return cell.row.rate >= LEAST and cell.seed == cell.fold == 0
+
+
+def packed(
+    cells: Sequence[Cell], weights: Mapping[str, Tensor], masks: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """The networks to keep of a stack, as tensors ``ROW/NAME/places`` and ``ROW/NAME/values``.
+
+    ``weights`` and ``masks`` are stacked as the cells are. Places count a parameter's entries in
+    row-major order.
+    """
+    found: dict[str, Tensor] = {}
+    for i, cell in enumerate(cells):
+        for name in weights if is_packed(cell) else ():
+            places = masks[name][i].flatten().nonzero().flatten()
+            found[f"{cell.row.key}/{name}/places"] = places.int().cpu()
+            found[f"{cell.row.key}/{name}/values"] = weights[name][i].flatten()[places].cpu()
+    return found
+
+
+def kept_of(
+    path: Path, row: str, shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[Tensor, Tensor]] | None:
+    """Places and values that a row's network keeps, by name; None where the file has none of it."""
+    if not path.is_file():  # a pipe would be read for ever
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            names: list[str] = file.keys()
+            tensors = {name: file.get_tensor(name) for name in names}
+            if intact(tensors, file.metadata() or {}) is False:  # older releases wrote no digest
+                raise _damaged(path, "its content is not what was written (digest)")
+            if f"{row}/{next(iter(shapes))}/places" not in file.keys():  # noqa: SIM118
+                return None
+            stored = {
+                name: (
+                    file.get_tensor(f"{row}/{name}/places"),
+                    file.get_tensor(f"{row}/{name}/values"),
+                )
+                for name in shapes
+            }
+    except FileNotFoundError:
+        return None
+    except (OSError, SafetensorError) as error:
+        raise _damaged(path, str(error)) from None
+    for name, (places, values) in stored.items():
+        size = math.prod(shapes[name])
+        fits = places.ndim == 1 and places.shape == values.shape and places.dtype == torch.int32
+        if not fits or (len(places) and not 0 <= int(places.min()) <= int(places.max()) < size):
+            raise _damaged(path, f"{name!r} has places that are not in the network")
+    return stored
+
+
+def unpacked(
+    path: Path, row: str, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
+    """Weights and masks of a row's network in full; None where the file does not hold it."""
+    stored = kept_of(path, row, shapes)
+    if stored is None:
+        return None
+    weights, masks = {}, {}
+    for name, (places, values) in stored.items():
+        size = math.prod(shapes[name])
+        weight, mask = torch.zeros(size), torch.zeros(size, dtype=torch.bool)
+        weight[places.long()], mask[places.long()] = values.float(), True
+        weights[name], masks[name] = weight.reshape(shapes[name]), mask.reshape(shapes[name])
+    return weights, masks
+
+
+def _damaged(path: Path, why: str) -> TrellisError:
+    return TrellisError(
+        f"the networks in {str(path)!r} cannot be read ({why:.200}): delete that file to do "
+        "without them"
+    )
 
 
 @dataclass(frozen=True)
@@ -124,10 +218,12 @@ def read_network(
         with safe_open(path, framework="pt") as file:
             found = {name: file.get_slice(name)[place] for name in shapes}
     except (OSError, SafetensorError, IndexError) as error:
-        raise _damaged(path, str(error)) from None
+        raise _pruning_damaged(path, str(error)) from None
     for name, shape in shapes.items():
         if tuple(found[name].shape) != shape:
-            raise _damaged(path, f"{name!r} has the shape {tuple(found[name].shape)}, not {shape}")
+            raise _pruning_damaged(
+                path, f"{name!r} has the shape {tuple(found[name].shape)}, not {shape}"
+            )
     return found
 
 
@@ -138,11 +234,107 @@ def _check_intact(path: Path, changed: int, size: int) -> None:
         names: list[str] = file.keys()
         sound = intact({name: file.get_tensor(name) for name in names}, file.metadata() or {})
     if not sound:
-        raise _damaged(path, "its content is not what was written, or it has no digest")
+        raise _pruning_damaged(path, "its content is not what was written, or it has no digest")
 
 
-def _damaged(path: Path, why: str) -> TrellisError:
+def _pruning_damaged(path: Path, why: str) -> TrellisError:
     return TrellisError(
         f"the dense networks in {str(path)!r} cannot be used ({why:.200}): delete that file and "
         "give the same command again; they are made anew"
     )
+
+
+# Pruning many cells: in this process, or in several beside it.
+
+
+# Takes jobs, and returns a function that waits for what becomes of them, in their order.
+Begin = Callable[[Sequence[Job]], Callable[[], list[Selection]]]
+_SAFE = "PYTHONSAFEPATH"
+_WORTH = 100_000  # connections: a smaller network is pruned before another process has started
+
+
+@contextmanager
+def pruning(architecture: Architecture, workers: int) -> Iterator[Begin]:
+    """A way to prune cells, with ``workers`` processes if that pays."""
+    if workers < 2 or architecture.connections < _WORTH:
+        yield _here(architecture)
+        return
+    with _no_code_from_here():
+        # Not forked: a process that has used a GPU or threads must not be.
+        pool = ProcessPoolExecutor(
+            workers,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_start,
+            initargs=(architecture,),
+        )
+
+        def begin(jobs: Sequence[Job]) -> Callable[[], list[Selection]]:
+            begun = [pool.submit(_select, job) for job in jobs]
+            return lambda: _results(begun)
+
+        try:
+            yield begin
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _no_code_from_here() -> Iterator[None]:
+    """Have processes begin without the current folder on their path: before a worker is told its
+    parent's path, a ``struct.py`` in that folder would run. Python 3.10 does not know how."""
+    before = os.environ.get(_SAFE)
+    os.environ[_SAFE] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[_SAFE]
+        if before is not None:
+            os.environ[_SAFE] = before
+
+
+def _results(begun: Sequence[Future[Selection]]) -> list[Selection]:
+    try:
+        return [future.result() for future in begun]
+    except BrokenProcessPool:
+        raise TrellisError(
+            "a process that was pruning ended without a word, perhaps for lack of memory: run "
+            "again with fewer of them, such as --workers 1"
+        ) from None
+
+
+def _here(architecture: Architecture) -> Begin:
+    bench: list[Bench] = []
+
+    def begin(jobs: Sequence[Job]) -> Callable[[], list[Selection]]:
+        def finish() -> list[Selection]:
+            if not bench:  # traced when first needed: a finished run needs no trace
+                bench.append(Bench(architecture))
+            return [bench[0].select(job) for job in jobs]
+
+        return finish
+
+    return begin
+
+
+_bench: Bench | None = None  # of a worker process
+
+
+def _start(architecture: Architecture) -> None:
+    global _bench
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the pool
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    torch.set_num_threads(1)
+    _bench = Bench(architecture)
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _select(job: Job) -> Selection:
+    assert _bench is not None
+    return _bench.select(job)

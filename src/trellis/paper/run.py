@@ -10,16 +10,28 @@ import torch
 from ..errors import TrellisError
 from ..skeleton import Skeletons
 from .folder import Folder, opened
-from .named import Named
-from .network import architecture_of
-from .outputs import write_outputs
-from .plan import Stack, plan_of
-from .progress import Watch
-from .pruning import Selection
-from .recordings import Recordings, Split, describe
+from .plan import Stack, architecture_of, plan_of
+from .pruning import Selection, pruning
+from .recordings import Named, Recordings, Split, describe
+from .render import comma, latex, markdown, text
 from .settings import Settings
-from .stacks import Stacks
-from .workers import pruning
+from .stacks import Stacks, Watch
+from .tables import report_of
+
+# The files that a run ends with.
+
+
+def write_outputs(folder: Folder) -> None:
+    """``table.txt``, ``.md``, ``.csv`` and ``.tex``, from what the folder holds now."""
+    report = report_of(folder)
+    folder.write(
+        {
+            "table.txt": text(report),
+            "table.md": markdown(report),
+            "table.csv": comma(report),
+            "table.tex": latex(report),
+        }
+    )
 
 
 def reproduce(

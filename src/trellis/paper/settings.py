@@ -16,8 +16,8 @@ from msgspec.structs import asdict
 from ..errors import TrellisError
 from ..limits import check_count
 from ..schema import RunData, RunSettings, fitted
-from ..train import RECIPES, Recipe
-from ..train.training import PRECISIONS
+from ..training import RECIPES, Recipe
+from ..training.trainer import PRECISIONS
 from .methods import METHODS, method_named, plain
 from .published import TABLE3, TABLE3_RATE
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -14,18 +15,36 @@ from torch import Tensor
 
 from ..errors import TrellisError
 from ..skeleton import Evaluation
-from ..skeleton.narrow import narrowed
-from ..train import Training, forward_of, predictions, stack
-from ..train.provenance import hardware
-from ..train.stacked import Weights
+from ..skeleton.model.narrow import narrowed
+from ..training import Training, forward_of, predictions, stack
+from ..training.provenance import hardware
+from ..training.stacks import Weights
 from .folder import Folder, Record
-from .network import architecture_of
-from .pack import packed
-from .plan import Cell, Plan, Stack
-from .progress import Progress, Watch
-from .pruning import Job, Selection, read_network
+from .plan import Cell, Plan, Stack, architecture_of
+from .pruning import Begin, Job, Selection, packed, read_network
 from .recordings import Split
-from .workers import Begin
+
+# How far a run is: what it tells whoever watches.
+
+
+@dataclass(frozen=True)
+class Progress:
+    """``done`` of ``work`` counts epochs times networks over the whole run, ``before`` of them
+    by earlier calls. ``loss`` and ``accuracy`` are means over the networks being trained, None
+    while pruning; ``stack`` counts from 1."""
+
+    doing: str
+    stack: int
+    stacks: int
+    loss: float | None
+    accuracy: float | None
+    done: int
+    before: int
+    work: int
+
+
+Watch = Callable[[Progress], None]
+
 
 _PAUSE = 0.25  # seconds between reports: looking at a loss makes a GPU wait
 

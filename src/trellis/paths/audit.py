@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from ..devices import on_cpu
 from ..finite import check_finite
-from ..trace.current import current
-from ..trace.trellis import Trellis, trace
+from ..graph.current import current
+from ..graph.trellis import Trellis, trace
 from .kernels import count
 from .liveness import ends, liveness, propagate, reached
 

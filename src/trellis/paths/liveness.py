@@ -9,17 +9,13 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ..trace.steps import Contract
-from ..trace.trellis import Trellis
-from ..trace.values import Weight
+from ..graph.steps import Contract, Weight
+from ..graph.trellis import Trellis
 from .algebra import Boolean, outer, paired_rows
-from .backward import backward
-from .edges import Edges, layout
-from .kernels import count_all
-from .machine import on_cpu
-from .places import Places
-from .propagate import Propagation
+from .kernels import count_all, on_cpu
+from .propagate import Propagation, backward
 from .scatter import draw, give, spread
+from .sparse import Edges, Places, layout
 
 BOOLEAN = Boolean()
 Masks = dict[str, Tensor]

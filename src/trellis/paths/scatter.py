@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from ..trace.trellis import Trellis, names_in
-from ..trace.values import Weight
+from ..graph.steps import Weight
+from ..graph.trellis import Trellis, names_in
 from .algebra import FEW, Boolean, MaxTimes, outer
-from .kernels import at_once, through_each
-from .machine import on_cpu
+from .kernels import at_once, on_cpu, through_each
 
 BOOLEAN = Boolean()
 BEST = MaxTimes(limit=1 << 62)

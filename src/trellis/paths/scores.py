@@ -2,19 +2,180 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from ..trace.steps import Contract
-from ..trace.trellis import Trellis
+from ..graph.steps import Contract, Weight
+from ..graph.trellis import Trellis, names_in
 from .algebra import MaxTimes, SumTimes, outer, paired_rows
-from .backward import backward
-from .best import BestPaths, Use
-from .machine import CPU
-from .propagate import Propagation
-from .scatter import draw, give
+from .kernels import CPU, count, on_cpu, reaching, where
+from .propagate import Propagation, backward
+from .scatter import draw, give, spread
+from .sparse import Layout, layout
+
+# Scores of best paths, worked out where they are asked for.
+
+
+SLACK = 2.0**-20  # how far rounding may carry a score above its bound, relative to it,
+TINY = 2.0**-80  # and where floats are so small that they lose digits
+
+
+@dataclass(frozen=True, eq=False)
+class Use:
+    """A contraction that uses a parameter: its weight ``w`` (B, N, K), what comes to its tails
+    and what leads on from its heads: ``x`` (B, R, K) and ``g`` (B, R, N). ``bound`` (B, N): no
+    connection to that head scores more, rounding aside."""
+
+    weight: Weight
+    w: Tensor
+    x: Tensor
+    g: Tensor
+    bound: Tensor
+
+    def in_memory(self, how: Layout) -> tuple[Tensor, Tensor, Tensor]:
+        """The weight (B, rows, columns) as its parameter has it, and the factors of its columns
+        and of its rows, (B, R, ...)."""
+        b, n, k = self.w.shape
+        x, g = self.x.expand(b, -1, k), self.g.expand(b, -1, n)
+        return (self.w.mT, g, x) if how.transposed else (self.w, x, g)
+
+
+class BestPaths(Mapping[str, Tensor]):
+    """``{parameter name: scores}``, each made when asked for: of a large model only the best
+    few matter, and memory for all scores would cost more than the arithmetic. ``finite``: whether
+    the weights of all paths are."""
+
+    def __init__(
+        self, net: Trellis, uses: list[Use], device: torch.device, *, finite: bool = True
+    ) -> None:
+        self.net, self.device, self.finite = net, device, finite
+        self.uses: dict[str, list[Use]] = {name: [] for name in net.connections}
+        self._scores: dict[str, Tensor] = {}
+        for use in uses:
+            for name in names_in(use.weight):
+                self.uses[name].append(use)
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._scores:
+            found: dict[str, Tensor] = {}
+            for use in self.uses[name]:
+                spread(self.net, use.weight, use.w, use.x, use.g, found)
+            none = torch.zeros((), device=self.device).expand(self.net.connections[name])
+            self._scores[name] = found.get(name, none)
+        return self._scores[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.uses)
+
+    def __len__(self) -> int:
+        return len(self.uses)
+
+    @property
+    def unread(self) -> list[str]:
+        """Parameters of which no contraction that an input reaches uses all: parts of them may
+        not have been looked at."""
+        net = self.net
+        return [
+            name
+            for name, mine in self.uses.items()
+            if not any(layout(net, use.weight) is not None for use in mine)
+        ]
+
+    @cached_property
+    def tops(self) -> dict[str, float]:
+        """For each parameter, what none of its scores exceeds, rounding included."""
+        uses = [use for mine in self.uses.values() for use in mine]
+        if not uses:
+            return dict.fromkeys(self.uses, 0.0)
+        bounds = iter(torch.stack([use.bound.amax() for use in uses]).tolist())  # one question
+        return {
+            name: max((next(bounds) for _ in mine), default=0.0) * (1 + SLACK) + TINY
+            for name, mine in self.uses.items()
+        }
+
+    def samples(self, stride: int, many: int) -> list[Tensor]:
+        """Every ``stride``-th score, parameter by parameter, up to rounding: the ``many`` best of
+        them at least. On a CPU, parameters that have none of those are left out."""
+        tops = self.tops
+        names = sorted(tops, key=lambda name: -tops[name])
+        found: list[Tensor] = []
+        for name in names:  # what is left has no score above the top of the next
+            if on_cpu(self.device) and sum(count(some > tops[name]) for some in found) >= many:
+                break
+            found.append(self.sample(name, stride))
+        return found
+
+    def sample(self, name: str, stride: int) -> Tensor:
+        """Every ``stride``-th score, up to rounding."""
+        ways = self._ways(name)
+        if ways is None:
+            return self[name].reshape(-1)[::stride]
+        row, column = self._sampled(ways[0][1], stride)
+        best = torch.zeros(len(row), device=self.device)
+        for use, how in ways:
+            w, x, g = use.in_memory(how)
+            x, g = (t.permute(1, 0, 2).reshape(t.shape[1], -1) for t in (x, g))
+            factor = (x[:, column] * g[:, row]).amax(0)
+            torch.maximum(best, (w.reshape(-1)[::stride] * factor).abs_(), out=best)
+        return best
+
+    def _sampled(self, how: Layout, stride: int) -> tuple[Tensor, Tensor]:
+        """Rows and columns, of all matrices one after another, of every ``stride``-th entry."""
+        key = "sampled", how.batch, how.rows, how.columns, stride, self.device
+        if key not in self.net.cache:
+            size = how.batch * how.rows * how.columns
+            places = torch.arange(0, size, stride, device=self.device)
+            row = places // how.columns
+            column = places % how.columns + row // how.rows * how.columns
+            self.net.cache[key] = row, column
+        found: tuple[Tensor, Tensor] = self.net.cache[key]
+        return found
+
+    def at_least(self, name: str, floor: float) -> tuple[Tensor, Tensor]:
+        """Flat places, ascending, and values of the scores of ``floor`` or more."""
+        none = torch.zeros(0, device=self.device)
+        if self.tops[name] < floor:
+            return none.long(), none
+        ways = self._ways(name)
+        if ways is None:
+            places = where(self[name] >= floor)
+            return places, self[name].reshape(-1)[places]
+        how = ways[0][1]
+        low = floor - abs(floor) * SLACK - TINY
+        rows = torch.zeros(how.batch, how.rows, dtype=torch.bool, device=self.device)
+        for use, way in ways:
+            heads = use.bound >= low
+            # Where rows are tails, heads that reach say only that some row may.
+            rows |= heads.any(1, keepdim=True) if way.transposed else heads
+        found = []
+        for i in rows.any(1).nonzero()[:, 0].tolist():
+            factors = []
+            for use, way in ways:
+                w, x, g = use.in_memory(way)
+                factors.append((x[i], g[i]))
+            some = None if bool(rows[i].all()) else where(rows[i])
+            places, values = reaching(w[i], factors, floor, some)
+            found.append((places + i * how.rows * how.columns, values))
+        if not found:
+            return none.long(), none
+        return torch.cat([p for p, _ in found]), torch.cat([v for _, v in found])
+
+    def _ways(self, name: str) -> list[tuple[Use, Layout]] | None:
+        """All uses, if each sees the same matrices in memory; None if that is not so, or if
+        the scores are there already."""
+        found: list[tuple[Use, Layout]] = []
+        for use in self.uses[name]:
+            how = layout(self.net, use.weight)
+            if how is None or name in self._scores:
+                return None
+            found.append((use, how))
+        shapes = {(how.batch, how.rows, how.columns) for _, how in found}
+        return found if len(shapes) == 1 else None
+
 
 # Beyond this many uses per connection, positions at padded borders are told apart no more.
 COARSE = 32

@@ -13,12 +13,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from ..trace.steps import Contract
-from ..trace.trellis import Trellis
+from ..graph.steps import Contract
+from ..graph.trellis import Trellis
 from .algebra import BestPath
-from .backward import backward
-from .machine import CPU
-from .propagate import Propagation
+from .kernels import CPU
+from .propagate import Propagation, backward
 from .scatter import draw
 
 

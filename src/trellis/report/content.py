@@ -2,13 +2,96 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..skeleton import Layout
-from ..skeleton.view import branches
-from .pose import drawn_pose
+from ..skeleton.data.pose import branches, turn_of
+
+# Where the joints of a skeleton are drawn: in their anatomical shape, on a plane.
+
+
+Points = NDArray[np.float64]
+HANDS = ("fpha", "hand", "mediapipe-hand", "shrec17")
+
+# An open right hand seen from its back, thumb first: where fingers begin (distance from the wrist,
+# degrees aside), where they point, and the lengths of their bones, in millimetres.
+_BASES = ((46, -52), (92, -18), (91, -2), (86, 13), (80, 28))
+_POINTS = (-47, -14, -1, 12, 27)
+_BONES = ((42, 33, 28), (46, 28, 23), (51, 31, 24), (47, 29, 24), (37, 23, 21))
+
+
+def drawn_pose(layout: Layout, mean: Sequence[Sequence[float]] | None) -> list[list[float]]:
+    """(joints, 2): right and down, the larger extent from 0 to 1.
+
+    Hands of known layouts are drawn open, whatever their recordings do; others in the ``mean``
+    pose of their recordings, seen from the front; without one, as a tree of bones.
+
+    >>> arm = Layout("arm", ("shoulder", "elbow", "hand"), (-1, 0, 1))
+    >>> drawn_pose(arm, [[0, 0, 0], [1, 0, 0], [1, 2, 0]])
+    [[0.0, 1.0], [0.5, 1.0], [0.5, 0.0]]
+    >>> drawn_pose(arm, None)
+    [[0.0, 1.0], [0.0, 0.5], [0.0, 0.0]]
+    """
+    points = _hand(layout) if layout.name in HANDS else None
+    if points is None and mean is not None:
+        points = (np.asarray(mean, float) @ turn_of(layout).T)[:, :2] * (1, -1)
+    if points is None:
+        points = _tree(layout)
+    points = points - points.min(axis=0)
+    size = points.max() or 1.0
+    return [[round(float(x), 4), round(float(y), 4)] for x, y in points / size]
+
+
+def _hand(layout: Layout) -> Points | None:
+    """Five chains of four joints, thumb first; a palm, if there is one, lies amid the knuckles."""
+    points = np.zeros((len(layout.joints), 2))
+    tips = [j for j in range(len(layout.joints)) if j not in layout.parents]
+    if len(tips) != 5:
+        return None
+    knuckles = []
+    for finger, tip in enumerate(tips):
+        chain = [tip]
+        while len(chain) < 4:
+            chain.append(layout.parents[chain[-1]])
+        far, aside = _BASES[finger]
+        place = far * _direction(aside)
+        knuckles.append(place)
+        points[chain.pop()] = place
+        for length in _BONES[finger]:
+            place = place + length * _direction(_POINTS[finger])
+            points[chain.pop()] = place
+    between = {layout.parents[joint] for joint in range(len(layout.joints))} - {-1, 0}
+    for joint in between:
+        if not points[joint].any():
+            points[joint] = np.mean(knuckles[1:], axis=0) / 2
+    return points
+
+
+def _direction(degrees: float) -> Points:
+    return np.array([math.sin(math.radians(degrees)), -math.cos(math.radians(degrees))])
+
+
+def _tree(layout: Layout) -> Points:
+    """Joints above what they hang on; those that nothing hangs on side by side."""
+    depth = [0] * len(layout.joints)
+    for joint in range(len(layout.joints)):
+        above, seen = joint, {joint}
+        while (above := layout.parents[above]) >= 0 and above not in seen:
+            seen.add(above)
+            depth[joint] += 1
+    across = [0.0] * len(layout.joints)
+    ends = [j for j in range(len(layout.joints)) if j not in layout.parents]
+    for joint in sorted(range(len(layout.joints)), key=lambda j: -depth[j]):
+        below = [across[j] for j, parent in enumerate(layout.parents) if parent == joint]
+        across[joint] = ends.index(joint) if joint in ends else float(np.mean(below))
+    return np.array([[x, -y] for x, y in zip(across, depth, strict=True)], float)
+
 
 FORMAT = 1
 

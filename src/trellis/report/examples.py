@@ -3,15 +3,80 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..skeleton import Layout
-from ..skeleton.view import placed, turn_of
-from .tested import Tested
+from ..paper import Folder
+from ..skeleton import Fold, Frames, Layout, Skeletons
+from ..skeleton.data.pose import placed, turn_of
+
+# Which class is taken for which, as the page holds it.
+
+
+def flat(pairs: Iterable[tuple[int, int]]) -> list[int]:
+    """(truth, said) of recordings -> truth, said, count, truth, said, count, …
+
+    >>> flat([(0, 0), (1, 0), (0, 0)])
+    [0, 0, 2, 1, 0, 1]
+    """
+    counts = Counter(pairs)
+    return [number for pair in sorted(counts) for number in (*pair, counts[pair])]
+
+
+def of_matrix(matrix: NDArray[np.int64]) -> list[int]:
+    """
+    >>> of_matrix(np.array([[2, 0], [1, 0]]))
+    [0, 0, 2, 1, 0, 1]
+    """
+    places = np.argwhere(matrix)
+    return [int(n) for row, column in places for n in (row, column, matrix[row, column])]
+
+
+def pooled(
+    said: Iterable[tuple[int, Sequence[int]]], labels: Sequence[Sequence[int]]
+) -> list[int] | None:
+    """Over networks: each is a fold and what it said of that fold's test recordings."""
+    pairs: list[tuple[int, int]] = []
+    for fold, answers in said:
+        if fold >= len(labels) or len(labels[fold]) != len(answers):
+            return None
+        pairs += zip(labels[fold], answers, strict=True)
+    return flat(pairs) if pairs else None
+
+
+# The recordings that a network was tested on, as far as a page shows them: two of each class.
+
+
+# Some of the recordings tested on, by their numbers among these -> their names and frames.
+Tested = Callable[[Sequence[int]], list[tuple[str, Frames]]]
+
+# What a run says of hands45: the set is built in, and the same bytes everywhere.
+BUILT_IN, DIGEST = "hands45", "f0651516d64d80365fccb245920dcea102d731fa9dc900cbb482f87dd6c1d0f0"
+
+
+def from_fold(data: Skeletons, fold: Fold) -> Tested:
+    def these(which: Sequence[int]) -> list[tuple[str, Frames]]:
+        at = [int(fold.test[i]) for i in which]
+        return [(data.names[i], data.sequences[i]) for i in at]
+
+    return these
+
+
+def from_built_in(folder: Folder) -> Tested | None:
+    """Of a run on the built-in set, which makes what is shown of it alone; None of any other run.
+
+    To make all of hands45 takes longer than the rest of a page.
+    """
+    if (folder.settings.data, folder.data.digest) != (BUILT_IN, DIGEST):
+        return None
+    from ..skeleton.data.hands import some_of_hands45
+
+    return some_of_hands45
+
 
 FRAMES = 40  # at most: a browser fills in between
 GRID = 127  # a byte for each coordinate: as fine as the picture is

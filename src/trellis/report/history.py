@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..train.provenance import in_words
+from ..training.provenance import in_words
 
 Step = Mapping[str, Any]
 

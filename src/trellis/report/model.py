@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,19 +12,21 @@ import numpy as np
 
 from ..errors import TrellisError
 from ..paths.audit import Audit
-from ..saved.folder import is_saved
-from ..schema import CurvePoint
+from ..saving.folder import is_saved
+from ..schema import CurvePoint, read_json
 from ..skeleton import Evaluation, Fold, Recogniser, Skeletons
-from ..skeleton.pose import mean_pose
+from ..skeleton.data.dataset import Indices
+from ..skeleton.data.pose import mean_pose
 from ..skeleton.shrink import options_for
-from ..skeleton.skeletons import Indices
-from ..train.provenance import versions
+from ..training.provenance import versions
+from .audits import gcn_audit
 from .commands import commands
-from .confusion import of_matrix
 from .content import Missing, content, skeleton_part
-from .curves import VALUE
-from .examples import examples
-from .gcn_audit import gcn_audit
+from .costs import dense_multiplications, moments_of
+from .curves import VALUE, method, point
+from .drawing import shown_network
+from .examples import examples, from_fold, of_matrix
+from .gcn_paths import weights_of
 from .history import (
     dense_metrics,
     known,
@@ -35,13 +38,59 @@ from .history import (
     taught_by,
     told,
 )
-from .multiplications import dense_multiplications
-from .network import shown_network
-from .points import method, point
-from .shares import moments_of
-from .tested import from_fold
-from .tried import tried_in, tried_methods, tried_rows
-from .weights import weights_of
+
+# What a search tried on the way to its network.
+#
+# A search is judged on training recordings that are held out for it (validation), so that test
+# recordings choose nothing. Figures of the two are not to be compared: they are separate series.
+
+
+Point = Mapping[str, Any]
+_MEASURED = {"validation": "validation_top1", "test": "top1"}  # on what, and what a point calls it
+
+
+def tried_in(path: Path) -> tuple[CurvePoint, ...]:
+    """The points of a curve's file: sparsity, kept; validation_top1, top1 and live where known."""
+    try:
+        return tuple(read_json(path, list[CurvePoint], "delete it to do without it"))
+    except FileNotFoundError:
+        return ()
+
+
+def tried_rows(curve: Sequence[Point]) -> list[dict[str, Any]]:
+    """A row for each accuracy of each point.
+
+    >>> for row in tried_rows([{"sparsity": 0.5, "kept": 8, "validation_top1": 0.75, "top1": 0.5}]):
+    ...     print(row["key"], row["label"], row["on"], row["top1"], row["live"])
+    validation-1 tried on the way (validation) validation [75.0, None] None
+    test-1 tried on the way (test) test [50.0, None] None
+    """
+    rows = []
+    for on, name in _MEASURED.items():
+        for number, one in enumerate(curve, 1):
+            if one.get(name) is None:
+                continue
+            rate, kept = float(f"{100 * float(one['sparsity']):.6g}"), float(one["kept"])
+            live = None if one.get("live") is None or not kept else 100.0 * one["live"] / kept
+            rows.append(
+                point(f"{on}-{number}", f"tried-{on}", _label(on), rate, kept, live,
+                      {"top1": one[name]}, on=on)
+            )  # fmt: skip
+    return rows
+
+
+def tried_methods(curve: Sequence[Point]) -> list[dict[str, Any]]:
+    """The series of `tried_rows`, each measured on one kind of recordings."""
+    return [
+        method(f"tried-{on}", _label(on))
+        for on, name in _MEASURED.items()
+        if any(one.get(name) is not None for one in curve)
+    ]
+
+
+def _label(on: str) -> str:
+    return f"tried on the way ({on})"
+
 
 DENSE, MODEL, CURVE = "dense", "model", "curve.json"
 _AT_ONCE = 64  # recordings: their hidden units stay in the processor's cache

@@ -9,22 +9,18 @@ from typing import Any
 
 from ..errors import TrellisError
 from ..paper import Folder, report_of
-from ..paper.named import Named, read_named
-from ..paper.network import architecture_of
-from ..paper.pack import LEAST, kept_of
-from ..paper.recordings import describe
+from ..paper.plan import architecture_of
+from ..paper.pruning import LEAST, kept_of
+from ..paper.recordings import Named, describe, read_named
 from ..skeleton import Skeletons
-from ..skeleton.channels import BASES
-from ..train.provenance import in_words
-from .confusion import pooled
+from ..skeleton.data.representation import BASES
+from ..training.provenance import in_words
 from .content import Missing, content, skeleton_part
+from .costs import dense_multiplications, moments_of
 from .curves import chosen_row, methods_of_run, published_of, rows_of_run
-from .examples import examples
-from .multiplications import dense_multiplications
-from .network import shown_network
-from .shares import moments_of
-from .tested import Tested, from_built_in, from_fold
-from .weights import Weights, kept_weights
+from .drawing import shown_network
+from .examples import Tested, examples, from_built_in, from_fold, pooled
+from .gcn_paths import Weights, kept_weights
 
 MOST = 20  # networks in a page: more would take longer to write, and make it larger
 

@@ -1,18 +1,18 @@
 """Skeletons that move: recordings, chunking, and the network that recognises actions."""
 
-from .augmentation import Augmentation, Augmenter
-from .channels import Channels
-from .chunks import chunked
-from .evaluation import Confusion, Evaluation
-from .fitting import evaluated, fit, metrics
-from .gcn import GCN
-from .layout import Layout
-from .normalisation import Normalisation
-from .readers.recording import read_recording
-from .recogniser import Recogniser
-from .skeletons import Fold, Frames, LeftOut, Skeletons
-from .source import load
-from .teaching import Teaching
+from __future__ import annotations
+
+from .data.augmentation import Augmentation, Augmenter
+from .data.dataset import Fold, Frames, LeftOut, Skeletons
+from .data.layouts import Layout
+from .data.normalization import Normalisation
+from .data.readers.recording import read_recording
+from .data.representation import Channels, chunked
+from .data.source import load
+from .model.evaluation import Confusion, Evaluation
+from .model.fitting import Teaching, evaluated, fit, metrics
+from .model.gcn import GCN
+from .model.recognizer import Recogniser
 
 __all__ = [
     "GCN",

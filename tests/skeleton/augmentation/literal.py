@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from trellis.skeleton import Layout
-from trellis.skeleton.augmentation import Augmentation, Augmenter
-from trellis.skeleton.augmentation.draws import MIRROR, SHARE, SIZE, START, TURN, WARP
+from trellis.skeleton.data.augmentation import Augmentation, Augmenter
+from trellis.skeleton.data.augmentation.plans import MIRROR, SHARE, SIZE, START, TURN, WARP
 
 Floats = NDArray[np.float64]
 CPU = torch.device("cpu")

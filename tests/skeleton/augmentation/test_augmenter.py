@@ -23,11 +23,10 @@ from tests.skeleton.augmentation.literal import (
 )  # fmt: skip
 from trellis.errors import TrellisError
 from trellis.skeleton import Layout
-from trellis.skeleton.augmentation import Augmentation, Augmenter
-from trellis.skeleton.augmentation.draws import COUNT, Draws
-from trellis.skeleton.augmentation.moves import Times
-from trellis.skeleton.layouts import NW_UCLA, SBU
-from trellis.train.batches import Noise
+from trellis.skeleton.data.augmentation import Augmentation, Augmenter
+from trellis.skeleton.data.augmentation.plans import COUNT, Draws, Times
+from trellis.skeleton.data.layouts import NW_UCLA, SBU
+from trellis.training.batches import Noise
 
 strengths = st.builds(
     Augmentation,

@@ -19,8 +19,8 @@ from tests.skeleton.augmentation.literal import (
     timing,
 )  # fmt: skip
 from trellis.skeleton import Layout, Normalisation, chunked
-from trellis.skeleton.augmentation.draws import Draws
-from trellis.skeleton.hands import hands45
+from trellis.skeleton.data.augmentation.plans import Draws
+from trellis.skeleton.data.hands import hands45
 
 Hands = tuple[Layout, list[NDArray[np.float32]]]
 

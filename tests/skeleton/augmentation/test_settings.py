@@ -13,8 +13,8 @@ import pytest
 
 from tests.skeleton.augmentation.literal import ALL, CPU, TORSO
 from trellis.errors import TrellisError
-from trellis.skeleton.augmentation import Augmentation, Augmenter
-from trellis.skeleton.layouts import FPHA, LAYOUTS
+from trellis.skeleton.data.augmentation import Augmentation, Augmenter
+from trellis.skeleton.data.layouts import FPHA, LAYOUTS
 
 
 @pytest.mark.parametrize(

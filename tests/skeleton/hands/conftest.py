@@ -3,7 +3,7 @@
 import pytest
 
 from trellis.skeleton import Skeletons
-from trellis.skeleton.hands import hands45
+from trellis.skeleton.data.hands import hands45
 
 
 @pytest.fixture(scope="package")

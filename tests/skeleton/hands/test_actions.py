@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from trellis.skeleton.hands import ACTIONS, Action
-from trellis.skeleton.hands.pose import LIMITS
+from trellis.skeleton.data.hands import ACTIONS, Action
+from trellis.skeleton.data.hands.hand import LIMITS
 
 
 def test_there_are_45_of_different_names() -> None:

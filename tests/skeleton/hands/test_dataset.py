@@ -6,15 +6,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from trellis import TrellisError
+from trellis.errors import TrellisError
 from trellis.skeleton import Skeletons
-from trellis.skeleton.hands import ACTIONS, hands45
-from trellis.skeleton.hands.anatomy import LAYOUT
-from trellis.skeleton.hands.chance import Chance
-from trellis.skeleton.hands.lengths import lengths
-from trellis.skeleton.hands.pose import LIMITS
-from trellis.skeleton.hands.recording import filmed, moved
-from trellis.skeleton.hands.takes import takes
+from trellis.skeleton.data.hands import ACTIONS, hands45
+from trellis.skeleton.data.hands.chance import Chance
+from trellis.skeleton.data.hands.dataset import filmed, moved
+from trellis.skeleton.data.hands.hand import LAYOUT, LIMITS
+from trellis.skeleton.data.hands.performance import lengths, takes
 
 TAKES = takes(Chance(0, 0))
 

@@ -5,11 +5,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.skeleton.hands.anatomy import LAYOUT, Anatomy
-from trellis.skeleton.hands.chance import Chance, Floats
-from trellis.skeleton.hands.grips import FIST, FLAT, LATERAL, OPEN, PINCH, TRIPOD
-from trellis.skeleton.hands.kinematics import hand, placed, viewed
-from trellis.skeleton.hands.pose import ANGLES, LIMITS, Grip, key
+from trellis.skeleton.data.hands.chance import Chance, Floats
+from trellis.skeleton.data.hands.hand import (
+    ANGLES,
+    FIST,
+    FLAT,
+    LATERAL,
+    LAYOUT,
+    LIMITS,
+    OPEN,
+    PINCH,
+    TRIPOD,
+    Anatomy,
+    Grip,
+    hand,
+    key,
+    placed,
+    viewed,
+)
 
 ANATOMY = Anatomy.of(Chance(0, 0))
 BONES = np.array(LAYOUT.bones)

@@ -4,7 +4,7 @@ import doctest
 from pathlib import Path
 
 from trellis.skeleton import Skeletons
-from trellis.skeleton.hands import ACTIONS
+from trellis.skeleton.data.hands import ACTIONS
 
 PAGE = Path(__file__).parents[3] / "docs" / "hands45.md"
 

@@ -12,8 +12,8 @@ from tests.skeleton.folders import FPHA_LIST, fpha_folder, motion, rows, write
 from tests.skeleton.readers.same import assert_same, named
 from trellis.errors import TrellisError
 from trellis.skeleton import load
-from trellis.skeleton.layouts import FPHA
-from trellis.skeleton.readers.fpha import FOLDERS, SPLIT
+from trellis.skeleton.data.layouts import FPHA
+from trellis.skeleton.data.readers.fpha import FOLDERS, SPLIT
 
 MORE = (  # with two of each class to train on, so that one can be broken
     *FPHA_LIST,

@@ -18,8 +18,8 @@ from tests.skeleton import folders
 from tests.skeleton.readers.broken import Change, changed, changes, members, where
 from trellis.errors import TrellisError
 from trellis.skeleton import Skeletons, load
-from trellis.skeleton.readers.fpha import SPLIT
-from trellis.skeleton.readers.text import LARGEST
+from trellis.skeleton.data.readers.fpha import SPLIT
+from trellis.skeleton.data.readers.text import LARGEST
 
 
 def npz(root: Path) -> None:

@@ -16,7 +16,7 @@ from tests.skeleton import folders
 from tests.skeleton.readers.broken import Change, changed, changes, members
 from trellis.errors import TrellisError
 from trellis.skeleton import Layout, read_recording
-from trellis.skeleton.readers.text import LARGEST
+from trellis.skeleton.data.readers.text import LARGEST
 
 ARM = Layout("own", ("shoulder", "elbow", "hand"), (-1, 0, 1))
 FRAMES = folders.motion(4, 3)

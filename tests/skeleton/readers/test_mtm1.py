@@ -10,8 +10,8 @@ import pytest
 from tests.skeleton.folders import MTM1_LABELS, Array, motion, mtm1_folder, mtm1_video, write
 from trellis.errors import TrellisError
 from trellis.skeleton import load
-from trellis.skeleton.layouts import MEDIAPIPE_HAND
-from trellis.skeleton.readers.mtm1 import CLASSES
+from trellis.skeleton.data.layouts import MEDIAPIPE_HAND
+from trellis.skeleton.data.readers.mtm1 import CLASSES
 
 
 def video(root: Path, number: int) -> Path:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tests.skeleton.folders import motion, write
 from trellis.errors import TrellisError
 from trellis.skeleton import Skeletons, load
-from trellis.skeleton.layouts import MEDIAPIPE_HAND
-from trellis.skeleton.readers.folds import HALVES
+from trellis.skeleton.data.layouts import MEDIAPIPE_HAND
+from trellis.skeleton.data.readers.reading import HALVES
 
 LENGTHS = [3, 1, 4, 2]
 PIECES = [motion(length, 5, seed) for seed, length in enumerate(LENGTHS)]

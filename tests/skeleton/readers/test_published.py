@@ -21,8 +21,8 @@ from tests.skeleton.folders import (
 from tests.skeleton.readers.same import assert_same, named
 from trellis.errors import TrellisError
 from trellis.skeleton import load
-from trellis.skeleton.layouts import NW_UCLA, SBU, SHREC17
-from trellis.skeleton.readers import nw_ucla, sbu
+from trellis.skeleton.data.layouts import NW_UCLA, SBU, SHREC17
+from trellis.skeleton.data.readers import nw_ucla, sbu
 
 Made = Callable[[Path], dict[str, Array]]
 

@@ -1,11 +1,11 @@
 """Making a recogniser small: train, prune gradually, tune; or search how small it may be."""
 
+from __future__ import annotations
+
 from .course import COURSES, Course, course_named, options_for
-from .maker import Maker
 from .mirror import mirror_of
-from .run import Outcome, shrink
-from .search import Point
-from .small import Small
+from .run import Outcome, Point, shrink
+from .stages import Maker, Small
 
 __all__ = [
     "COURSES",

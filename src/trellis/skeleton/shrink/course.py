@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import TrellisError
-from ...train import Recipe
-from ...train.batches import batch_count
-from ...train.teachers import check_teaching
-from ..augmentation import Augmentation
-from ..choosing import METHODS
-from ..layout import Layout
+from ...training import Recipe
+from ...training.batches import batch_count
+from ...training.distillation import check_teaching
+from ..data.augmentation import Augmentation
+from ..data.layouts import Layout
+from ..model.stack_selection import METHODS
 
 _USUAL = 600  # the recordings of a set that a recipe's epochs are meant for
 _FEWEST = 40  # epochs that a phase has, however many recordings there are
@@ -32,7 +32,7 @@ class Course:
 
     A dense network is trained, then pruned while it trains on: along ``curve``
     (`trellis.Schedule`), by ``method``, what a connection is worth being its magnitude times its
-    gradient to the power ``sensitivity`` (`trellis.train.shrinking.Shrinking`), and then tuned,
+    gradient to the power ``sensitivity``, and then tuned,
     in the default recipe on labels that are no longer smoothed. The first renewal leaves at most
     ``surplus`` times as many connections as there will be (None: as many as the curve says), so
     that most of the time is spent where it is hard to say what to keep.
@@ -46,7 +46,7 @@ class Course:
     spare.
 
     With an ``agreement`` above 0, one that keeps a hundredth or more, and is not taught, is drawn
-    to say the same of two variants of a recording (`trellis.train.agreement.Agreement`), with that
+    to say the same of two variants of a recording (`trellis.training.batches.Agreement`), with that
     weight. That is for recordings of one camera, where others will be used.
 
     ``teachers`` are networks that keep a hundredth, so many of them, each made in this way of a
@@ -251,7 +251,7 @@ def options_for(layout: Layout) -> dict[str, Any]:
     which way they point may be what tells actions apart), all in one size, where there are bones to
     tell by; and hidden units that are absolute values.
 
-    >>> from ..layouts import FPHA, NW_UCLA
+    >>> from trellis.skeleton.data.layouts import FPHA, NW_UCLA
     >>> options_for(FPHA)
     {'basis': 'cosines', 'activation': 'abs', 'frame': 'camera', 'size': 'alike'}
     >>> options_for(NW_UCLA)["frame"]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..layout import Layout
+from ..data.layouts import Layout
 
 SHARE = 0.5  # of the variants, that exchange left and right where this means nothing
 TOLD = 0.25  # recordings are like their own class: so much of the way from chance to always
@@ -43,7 +43,7 @@ def mirror_of(
     mirrored. Of very many classes some two may seem to trade places by chance; then they are not
     either, which costs less than to learn the wrong class.
 
-    >>> from ..layouts import FPHA
+    >>> from trellis.skeleton.data.layouts import FPHA
     >>> mirror_of(torch.zeros(2, 21, 96), torch.tensor([0, 1]), FPHA, ("wave", "point"))
     Mirror(share=0.0, why="layout 'fpha' has no mirror image")
     """

@@ -2,29 +2,205 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
+from numbers import Integral, Real
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ...errors import TrellisError
+from ...files import intact
 from ...masks import Masks
-from ...select.budget import budget as exact_budget
-from ...train import Forward, Weights, losses, predictions, unstack
-from ...train.provenance import hardware, versions
-from ..fitting import metrics
-from ..gcn import GCN
-from ..recogniser import Recogniser
-from ..skeletons import Fold, Indices, Skeletons
-from .asked import accuracy_of, as_json, check_begun, device_of, folder_of, seed_of
+from ...methods.budget import as_written
+from ...methods.budget import budget as exact_budget
+from ...schema import CheckpointHeader, fitted, parsed
+from ...training import Forward, Weights, losses, predictions, unstack
+from ...training.checkpoint import HEADER, Another
+from ...training.plan import differing
+from ...training.provenance import hardware, versions
+from ..data.dataset import Fold, Indices, Skeletons
+from ..model.fitting import metrics
+from ..model.gcn import GCN
+from ..model.recognizer import Recogniser
 from .course import Course
-from .maker import Maker, Watch
-from .search import Point, held_out, ladder, smallest
-from .small import Small
+from .stages import Maker, Small, Watch
+
+# What `shrink` is asked for, looked at before anything is trained.
+
+
+def accuracy_of(given: Any) -> float:
+    if isinstance(given, bool) or not isinstance(given, Real | Decimal):
+        raise TrellisError(f"at_least={given!r} is not a number: give an accuracy, such as 0.9")
+    value = float(as_written(given))
+    if not 0 < value <= 1:
+        raise TrellisError(f"at_least={given!r} is not an accuracy above 0 and up to 1")
+    return value
+
+
+def seed_of(given: Any) -> int:
+    whole = isinstance(given, Integral) and not isinstance(given, bool)
+    if not (whole and 0 <= int(given) < 2**63):
+        raise TrellisError(f"seed={given!r}: give a whole number from 0 up to 2^63 - 1")
+    return int(given)
+
+
+def device_of(given: torch.device | str) -> torch.device:
+    try:
+        device = torch.device(given)
+    except (RuntimeError, TypeError):
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise TrellisError(f"device={given!r}: give 'cpu', 'cuda', or 'cuda:N'")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise TrellisError(f"device={str(given)!r}: there is no CUDA device here; give 'cpu'")
+    if device.type == "cuda" and (device.index or 0) >= (count := torch.cuda.device_count()):
+        raise TrellisError(f"device={str(given)!r}: there are {count} of them, from 'cuda:0'")
+    return device
+
+
+def folder_of(given: str | PathLike[str] | None) -> Path | None:
+    if given is None:
+        return None
+    folder = Path(given)
+    if not folder.is_dir():
+        raise TrellisError(f"folder={str(folder)!r}: there is no such folder; make it first")
+    return folder
+
+
+def as_json(given: Any) -> Any:
+    """What JSON can hold, of a number of any kind. What is none is refused later.
+
+    >>> import numpy as np
+    >>> as_json(np.int64(60)), as_json(0.9), as_json(Decimal("0.9"))
+    (60, 0.9, '0.9')
+    """
+    if given is None or isinstance(given, bool | int | float):
+        return given
+    return int(given) if isinstance(given, Integral) else str(given)
+
+
+def check_begun(folder: Path, about: Mapping[str, Any]) -> None:
+    """Refuse to go on with what was begun otherwise, before anybody has waited: the phase that
+    would find out may come after a search."""
+    wanted = json.loads(json.dumps(dict(about)))
+    for path in sorted(folder.glob(".*.safetensors")):
+        try:
+            with safe_open(path, framework="pt") as file:
+                metadata = file.metadata() or {}
+                names: list[str] = file.keys()
+                if not intact({name: file.get_tensor(name) for name in names}, metadata):
+                    continue
+            stored = fitted(parsed(metadata.get(HEADER, "null")), CheckpointHeader)["settings"]
+        except (OSError, SafetensorError, TrellisError):
+            continue  # its phase will tell what is wrong with it, if it is one's at all
+        differs = differing({name: stored.get(name) for name in wanted}, wanted)
+        if differs:
+            raise Another(path, differs)
+
+
+# How small a network may be and still hold an accuracy.
+
+
+_STEPS = 4  # rungs of the ladder for every tenfold
+_SHARE = 4  # one recording in so many is held out
+
+
+@dataclass(frozen=True)
+class Point:
+    """A network of the search: how many connections were asked for, how many it keeps of how many,
+    and its accuracy on what was held out."""
+
+    budget: int
+    kept: int
+    total: int
+    accuracy: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "sparsity": 1 - self.kept / self.total,
+            "budget": self.budget,
+            "kept": self.kept,
+            "validation_top1": self.accuracy,
+        }
+
+
+def ladder(total: int, least: int) -> list[int]:
+    """Budgets to try, from all connections down to the least: four for every tenfold.
+
+    >>> ladder(1000, 90)
+    [1000, 562, 316, 177, 100]
+    """
+    count = math.floor(math.log10(total / least) * _STEPS + 1e-9) + 1
+    return [math.floor(total / 10 ** (i / _STEPS)) for i in range(count)]
+
+
+def smallest(
+    rungs: Sequence[int],
+    measure: Callable[[list[int]], list[float]],
+    at_least: float,
+    together: int,
+) -> tuple[int | None, dict[int, float]]:
+    """The smallest rung whose accuracy is ``at_least`` so much, and all that were measured.
+
+    ``measure`` trains networks of some budgets, and ``together`` is how many at once are no slower
+    than one. If all are, all are measured, and the smallest that holds is taken. Otherwise the
+    ladder is halved again and again, as if what holds at some size held at every larger one.
+
+    >>> smallest([100, 50, 25, 12], lambda each: [b / 50 for b in each], 0.5, together=1)
+    (25, {50: 1.0, 25: 0.5, 12: 0.24})
+    """
+    found: dict[int, float] = {}
+
+    def tried(budgets: list[int]) -> list[bool]:
+        fresh = [budget for budget in budgets if budget not in found]
+        for i in range(0, len(fresh), together):
+            part = fresh[i : i + together]
+            found.update(zip(part, measure(part), strict=True))
+        return [found[budget] >= at_least for budget in budgets]
+
+    if together >= len(rungs):
+        holds = [budget for budget, held in zip(rungs, tried(list(rungs)), strict=True) if held]
+        return (min(holds) if holds else None), found
+    low, high = -1, len(rungs)  # rungs[low] holds, rungs[high] does not
+    while high - low > 1:
+        middle = (low + high) // 2
+        if tried([rungs[middle]])[0]:
+            low = middle
+        else:
+            high = middle
+    return (rungs[low] if low >= 0 else None), found
+
+
+def held_out(labels: Indices, chosen: Indices, seed: int) -> tuple[Indices, Indices]:
+    """Divide recordings to learn from and to choose by: a quarter of each class is held out, and
+    of a class with two or three recordings one.
+
+    >>> held_out(np.array([0, 0, 0, 0, 1, 1]), np.arange(6), seed=0)
+    (array([0, 1, 3, 4]), array([2, 5]))
+    """
+    generator = np.random.default_rng(seed)
+    out: list[int] = []
+    for label in np.unique(labels[chosen]):
+        mine = generator.permutation(chosen[labels[chosen] == label])
+        count = max(len(mine) // _SHARE, 1) if len(mine) > 1 else 0
+        out += mine[:count].tolist()
+    if not out:
+        raise TrellisError(
+            "no class has two recordings to train on: none can be held out to choose by; give "
+            "--sparsity instead of --at-least"
+        )
+    held = np.array(sorted(out), np.int64)
+    return np.setdiff1d(chosen, held), held
+
 
 _DENSE = "training"  # the phase of the dense networks
 _TOGETHER = {"cpu": 1, "cuda": 32}  # networks that train as fast as one
@@ -70,7 +246,7 @@ def shrink(
     size is made from all training recordings. Test recordings are looked at when all is done.
 
     With ``folder``, one that is there, a run that was killed goes on by the same call; a call that
-    asks for anything else is refused (`trellis.train.checkpoint.Another`).
+    asks for anything else is refused (`trellis.training.checkpoint.Another`).
     """
     if sum(given is not None for given in (sparsity, keep, at_least)) != 1:
         raise TrellisError(

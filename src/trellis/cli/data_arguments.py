@@ -1,0 +1,195 @@
+"""A trained model named on the command line, and the data that goes with it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from ..errors import TrellisError
+from ..skeleton import Fold, Recogniser, Skeletons
+from ..skeleton.data.readers.text import shown
+
+# Arguments that commands share, with the help they show.
+
+
+Target = Annotated[
+    str,
+    tyro.conf.Positional,
+    tyro.conf.arg(
+        metavar="MODULE:FACTORY|FOLDER",
+        help="The model, as package.module:factory: a function or class that is called with no "
+        "arguments and returns a torch.nn.Module, or a module itself. Looked for in the current "
+        "folder and among installed packages. Or the folder of a saved model, such as `trellis "
+        "train` writes: it brings its weights, masks and inputs.",
+    ),
+]
+
+Inputs = Annotated[
+    tuple[str, ...],
+    tyro.conf.UseAppendAction,
+    tyro.conf.arg(
+        name="input",
+        metavar="[TYPE:]SHAPE[=VALUE]",
+        help="An example input: 1x3x224x224, or with a type, int64:1x128. Give one for each "
+        "argument of forward(), in its order. Floats are random (seeded), integers 0, booleans "
+        "true, unless a value is given: int64:1x128=1, as an attention mask wants it.",
+    ),
+]
+
+Weights = Annotated[
+    Path | None,
+    tyro.conf.arg(
+        metavar="FILE",
+        help="A safetensors file with the model's state dict. Without it, whatever the factory "
+        "sets is used.",
+    ),
+]
+
+Json = Annotated[
+    bool,
+    tyro.conf.arg(name="json", help="Print JSON on stdout, and nothing else."),
+]
+
+
+# Recordings named on the command line, and which of them to train on and to test on.
+
+
+arg = tyro.conf.arg
+
+DataSource = Annotated[
+    str,
+    arg(
+        metavar="SOURCE",
+        help="fpha:PATH, sbu:PATH, nw-ucla:PATH, shrec17:PATH, mtm1:PATH: a published set, as it "
+        "unpacks. npz:FILE, csv:FOLDER: recordings of your own. hands45: built in, synthetic.",
+    ),
+]
+Source = Annotated[DataSource, tyro.conf.Positional]
+_WAYS = "How recordings are divided: fpha 1:1 or subjects, shrec17 14 or 28; others know one way."
+Protocol = Annotated[str | None, arg(metavar="NAME", help=f"{_WAYS} Without it, the first.")]
+OwnProtocol = Annotated[
+    str | None,
+    arg(
+        metavar="NAME",
+        help=f"{_WAYS} Without it, the way of the model's training, for data of the same kind.",
+    ),
+]
+_FOLD = "by name or counted from 1, where there are several (`trellis data info` lists them)."
+FoldName = Annotated[
+    str | None,
+    arg(
+        metavar="NAME|NUMBER",
+        help=f"Which fold to train on and to test, {_FOLD} Without it, the first.",
+    ),
+]
+OwnFold = Annotated[
+    str | None,
+    arg(
+        metavar="NAME|NUMBER",
+        help=f"Which fold, {_FOLD} Without it, the one the model was trained on; for data of "
+        "another kind, the first.",
+    ),
+]
+SkipBad = Annotated[
+    bool, arg(help="Leave out recordings that cannot be read, and count them, instead of stopping.")
+]
+
+
+def check_apart(out: Path, source: str) -> None:
+    """Refuse to write where recordings are read from: a folder of recordings is read whole."""
+    kind, _, path = source.partition(":")
+    try:
+        there, here = Path(path).expanduser().resolve(), out.resolve()
+        if not path or not there.is_dir():
+            return
+    except RuntimeError as error:  # ~nobody, or links that go round
+        raise TrellisError(f"{source!r} or --out {str(out)!r}: {error}") from None
+    except OSError as error:  # a name that is too long
+        raise TrellisError(f"{source!r} cannot be read: {error.strerror}") from None
+    if here == there or (kind == "csv" and there in here.parents):
+        raise TrellisError(
+            f"--out {str(out)!r} lies in the recordings of {source!r}: name a folder elsewhere"
+        )
+
+
+def chosen_fold(data: Skeletons, wanted: str | None) -> Fold:
+    """By name, or by number from 1; the first if none is wanted."""
+    if wanted is None:
+        return data.folds[0]
+    for fold in data.folds:
+        if fold.name == wanted:
+            return fold
+    if re.fullmatch("[0-9]{1,9}", wanted) and 1 <= int(wanted) <= len(data.folds):
+        return data.folds[int(wanted) - 1]
+    names = ", ".join(fold.name for fold in data.folds)
+    raise TrellisError(
+        f"--fold {wanted!r}: {data.source!r} has {names}; give a name or 1 to {len(data.folds)}"
+    )
+
+
+def described(data: Skeletons) -> str:
+    """The source's name; what a program made up is called so."""
+    return f"{shown(data.source)} (synthetic)" if data.synthetic else shown(data.source)
+
+
+def left_out(data: Skeletons) -> list[str]:
+    """A line on what is not among the recordings, and the first few reasons."""
+    if not data.left_out:
+        return []
+    count = len(data.left_out)
+    first = [f"  {shown(item.name)}: {shown(item.why)}" for item in data.left_out[:5]]
+    more = [f"  and {count - 5:,} more"] if count > 5 else []
+    return [f"left out: {count:,}", *first, *more]
+
+
+ModelFolder = Annotated[
+    Path,
+    tyro.conf.Positional,
+    tyro.conf.arg(metavar="FOLDER", help="A model: what `trellis train`, `prune` or `tune` wrote."),
+]
+
+
+def protocol_for(recogniser: Recogniser, source: str, wanted: str | None) -> str | None:
+    """The protocol that is asked for, else the one the model was last trained by on such data."""
+    found = _last(recogniser, source).get("protocol") if wanted is None else wanted
+    return None if found is None else str(found)
+
+
+def fold_for(recogniser: Recogniser, data: Skeletons, wanted: str | None) -> Fold:
+    """The fold that is asked for, else the one the model was last trained on.
+
+    Tested on another, a model has seen the answers: where the data has no such fold, this is an
+    error. Data of another kind (``csv:`` after ``fpha:``) is taken to be other recordings, of
+    which it has seen none: there it is the first fold. Two ``csv:`` folders may well hold the same
+    recordings, so they are of one kind.
+    """
+    step = _last(recogniser, data.source)
+    names = [fold.name for fold in data.folds]
+    if wanted is None and step:
+        wanted = str(step["fold"])
+        if wanted not in names:
+            by = f" by protocol {step['protocol']!r}" if step.get("protocol") else ""
+            raise TrellisError(
+                f"the model was trained on fold {wanted!r} of {step['source']!r}{by}, and "
+                f"{data.source!r} has {', '.join(names)}, whose test recordings it may have seen: "
+                "divide the data as it was then (--protocol), or name a fold all the same (--fold)"
+            )
+    return chosen_fold(data, wanted)
+
+
+def _last(recogniser: Recogniser, source: str) -> dict[str, Any]:
+    """The last step of its history that trained on data of this kind; nothing if none did."""
+    steps = [step for step in recogniser.history if "fold" in step and "source" in step]
+    same = [step for step in steps if _kind(str(step["source"])) == _kind(source)]
+    return same[-1] if same else {}
+
+
+def _kind(source: str) -> str:
+    """
+    >>> _kind("fpha:~/hands"), _kind("hands45")
+    ('fpha', 'hands45')
+    """
+    return source.partition(":")[0]

@@ -1,0 +1,7 @@
+"""The run-time in C: its source, and a model's tables written as C."""
+
+from __future__ import annotations
+
+from .write import Exported, export_c
+
+__all__ = ["Exported", "export_c"]

@@ -1,0 +1,237 @@
+"""A model as a folder of C: ``model.h``, ``model.c``, ``main.c`` and a README."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from ...files import check_writable, replacing
+from ..format.write import to_bytes
+from ..prepare import made, prepared
+from ..recording import Recording, cosine_table, waves, work
+from ..tables.form import Tables
+from .source_text import arithmetic, header, program, source
+
+# The README beside exported C.
+
+
+_FLAGS = "-std=c99 -O2"
+
+
+def readme(tables: Tables) -> str:
+    """What the files are, how to build them, how to call them."""
+    recognises = tables.notes.get("recording") and tables.notes.get("classes")
+    sizes = (
+        f"{tables.weights:,} weights ({tables.values}), {tables.units:,} units, "
+        f"{tables.uses:,} multiplications an inference"
+    )
+    return "\n".join(
+        [
+            "# A pruned network in C",
+            "",
+            f"{sizes}.",
+            "",
+            "| file | what it is |",
+            "|---|---|",
+            "| `model.h` | sizes, and the functions to call |",
+            "| `model.c` | tables and kernel: C99, no allocation, everything `const` |",
+            f"| `main.c` | {_main(bool(recognises))} |",
+            '| `model.trellis` | the same tables for Python: `trellis.Runtime("model.trellis")` |',
+            "",
+            "## Build and run",
+            "",
+            "```sh",
+            f"cc {_FLAGS} -o model model.c main.c -lm",
+            _use(tables, bool(recognises)),
+            "```",
+            "",
+            "## Call it",
+            "",
+            "```c",
+            '#include "model.h"',
+            "",
+            "static float scratch[TRELLIS_SCRATCH], output[TRELLIS_OUTPUTS];",
+            "",
+            *(_call_recording() if recognises else _call_plain()),
+            "```",
+            "",
+            f"Memory: {4 * tables.size:,} bytes of scratch, which the caller gives. On a",
+            "microcontroller the tables stay in flash; `-ffunction-sections -Wl,--gc-sections`",
+            "leaves out what is not called.",
+            "",
+            *_maths(tables, bool(recognises)),
+            "",
+            "`trellis_run` returns -1, and computes nothing, for an input that holds a NaN or an",
+            "infinity.",
+            *(_recorded(tables.notes["recording"]) if tables.notes.get("recording") else ()),
+            "",
+            "These files were written by Trellis and may be used under any licence.",
+            "",
+        ]
+    )
+
+
+def _main(recognises: bool) -> str:
+    if recognises:
+        return "names the action in a recording from standard input"
+    return "reads inputs from standard input, one a line, and prints the outputs"
+
+
+def _use(tables: Tables, recognises: bool) -> str:
+    if not recognises:
+        return f"./model < inputs.csv      # {tables.input_units} numbers a line"
+    joints = len(tables.notes["recording"]["joints"])
+    return "\n".join(
+        [
+            f"./model < recording.csv              # a frame a line: x y z of {joints} joints",
+            "./model --outputs < recording.csv    # the network's output for every class",
+        ]
+    )
+
+
+def _maths(tables: Tables, recognises: bool) -> list[str]:
+    """Who needs -lm, and what for."""
+    needs = [] if arithmetic(tables) else ["activations"]
+    recording = tables.notes.get("recording") or {}
+    if recording.get("body") or recording.get("bones"):
+        needs.append("the square roots of `trellis_input`")
+    if needs:
+        return [f"`model.c` needs the maths library (`-lm`), for {' and '.join(needs)}."]
+    if recognises:
+        return [
+            "`model.c` does not need the maths library (`-lm`); `main.c` does, for percentages."
+        ]
+    return ["Nothing here needs the maths library: `-lm` may be left out."]
+
+
+def _recorded(recording: dict[str, Any]) -> list[str]:
+    lines = [
+        "",
+        f"`trellis_input` averages a recording over {recording['chunks']} chunks, centres it and",
+        "divides it by one number. It does so in single precision, and carries along what its sums",
+        "lose by rounding: compile without `-ffast-math` (and Intel's compiler with",
+        "`-fp-model=precise`), which would take that for zero.",
+    ]
+    if body := recording.get("body"):
+        bottom, top, left, right = (_joint(recording["joints"][joint]) for joint in body)
+        lines += [
+            "Then it turns the recording as a whole into the body's frame, so that it does not",
+            f"matter where the camera stood: y points from {bottom} up to {top}, x across from",
+            f"{left} to {right}, as they are on average.",
+        ]
+    if bones := recording.get("bones"):
+        lines += [
+            f"It is then brought to the size in which its {len(bones)} bones are "
+            f"{recording['length'] / recording['scale']:.4g} long on average,",
+            "so that it matters neither who moves nor, where places are a picture's, how far away.",
+        ]
+    if waves(recording):
+        lines += [
+            "The network reads waves rather than moments: of each joint's x, y and z, the",
+            "coefficients of the orthonormal cosine transform (DCT-II) over the chunks, slowest",
+            f"first. The transform takes {work(recording):,} bytes of stack.",
+        ]
+    return lines
+
+
+def _joint(name: str) -> str:
+    """As code, whatever it is called."""
+    words = " ".join(name.split())
+    return f"`` {words} ``" if "`" in words else f"`{words}`"
+
+
+def _call_recording() -> list[str]:
+    return [
+        "trellis_input(recording, frames, scratch);   /* what the network reads of a recording */",
+        "trellis_run(scratch, output, scratch);       /* output[i] is of trellis_classes[i] */",
+    ]
+
+
+def _call_plain() -> list[str]:
+    return ["trellis_run(input, output, scratch);         /* TRELLIS_INPUTS floats in */"]
+
+
+FILES = ("model.h", "model.c", "main.c", "README.md", "model.trellis")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written: where, and how large it is on a device."""
+
+    folder: Path
+    weights: int  # that are stored
+    units: int
+    uses: int
+    file: int  # bytes of model.trellis
+    flash: int  # bytes of the tables in C
+    ram: int  # bytes of scratch memory and outputs
+
+    def __str__(self) -> str:
+        return (
+            f"{self.folder}: {self.weights:,} weights, {self.units:,} units, "
+            f"{self.uses:,} multiplications; model.trellis {self.file:,} bytes; in C, tables of "
+            f"{self.flash:,} bytes and {self.ram:,} bytes of memory"
+        )
+
+
+def write_c(tables: Tables, folder: str | os.PathLike[str]) -> Exported:
+    """Write tables as C. The folder is made if need be; its other files are left alone."""
+    texts = (header(tables), source(tables), program(tables), readme(tables))
+    contents = [*(text.encode() for text in texts), to_bytes(tables)]
+    with made(folder, "C") as path:
+        paths = [path / name for name in FILES]
+        for target in paths:
+            check_writable(target)
+        with replacing(*paths) as drafts:
+            for draft, content in zip(drafts, contents, strict=True):
+                draft.write_bytes(content)
+    return Exported(
+        path, tables.weights, tables.units, tables.uses, len(contents[-1]), flash(tables),
+        4 * (tables.size + tables.output_units),
+    )  # fmt: skip
+
+
+def flash(tables: Tables) -> int:
+    """Bytes of const tables in the C that `write_c` writes."""
+    index = 2 if tables.size <= 0xFFFF else 4
+    value = {"fp32": 4, "fp16": 2, "int8": 1}[tables.values]
+    total = index * len(tables.results)
+    for step in tables.steps:
+        total += 20 + index * (3 * len(step.bands) + len(step.terms) + len(step.others))
+        total += index * 2 * len(step.outs) + value * len(step.weights)
+        total += 4 * len(step.fan) * (bool(np.any(step.bias)) + bool(np.any(step.scale != 1)))
+    recording = tables.notes.get("recording")
+    if recording and waves(recording):
+        total += 4 * len(cosine_table(recording["chunks"]))
+    return total
+
+
+def export_c(
+    model: nn.Module | Tables, example_inputs: Any, folder: str | os.PathLike[str], *,
+    values: str = "fp32", data: Any = None, classes: Sequence[str] | None = None,
+    recording: Recording | None = None,
+) -> Exported:  # fmt: skip
+    """Write a model as C99 that runs anywhere: no allocation, no dependency, tables in flash.
+
+    The model may be masked, baked or compacted. ``values`` is how weights are stored: ``"fp32"``,
+    ``"fp16"`` or ``"int8"``, calibrated on ``data`` where it is given (inputs such as the network
+    will see); activations are always single precision. With ``classes`` and a `Recording`, the
+    program names the action in a recording. ``model.trellis`` is for `trellis.Runtime`.
+
+    >>> import tempfile, torch
+    >>> layer = nn.Sequential(nn.Linear(3, 2, bias=False), nn.ReLU())
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = export_c(layer, torch.zeros(1, 3), folder)
+    ...     found.weights, sorted(os.listdir(folder))
+    (6, ['README.md', 'main.c', 'model.c', 'model.h', 'model.trellis'])
+    """
+    found = prepared(
+        model, example_inputs, values=values, data=data, classes=classes, recording=recording
+    )
+    return write_c(found, folder)

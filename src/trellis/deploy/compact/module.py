@@ -1,0 +1,215 @@
+"""The compacted model: a plain module that runs a list of operations over its own tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from ...errors import TrellisError
+from ...saving.model import registered
+from ...schema import CompactedInput, CompactedModel, fitted
+from .program import HERE, KINDS, Held, Program, Ref, placed, replaced
+from .report import Report
+from .safety import called, check_size, checked
+
+_LARGEST = 1 << 32  # entries of an example input
+
+
+@registered("Compacted")
+class Compacted(nn.Module):
+    """What `trellis.compact` returns: the same function, dead connections and units gone.
+
+    Parameters and buffers have the names they had, where they had one. It trains (kept
+    connections learn, removed ones stay removed), saves, deep-copies and exports as any module
+    does. ``report`` says what was gained and what had to stay; it is what prints.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        parameters: Mapping[str, Tensor],
+        buffers: Mapping[str, Tensor],
+        report: Report,
+        specs: Sequence[Mapping[str, Any]] = (),
+        flat: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        super().__init__()
+        for name, tensor in parameters.items():
+            home, leaf = self._home(name)
+            parameter = tensor if isinstance(tensor, nn.Parameter) else nn.Parameter(tensor)
+            home.register_parameter(leaf, parameter)
+        for name, tensor in buffers.items():
+            home, leaf = self._home(name)
+            home.register_buffer(leaf, tensor)
+        self.report = report
+        self.specs = [dict(spec) for spec in specs]
+        # The same of every tensor among the inputs, in the order of the program's own names.
+        self.flat = self.specs if flat is None else [dict(spec) for spec in flat]
+        self.program = program
+        if missing := set(program.held()) - parameters.keys() - buffers.keys():
+            raise TrellisError(f"there is no tensor {sorted(missing)[0]!r}")
+        self._held = [(name, *_split(name)) for name in program.held()]
+        self._last = program.last_uses()
+        self.eval()
+
+    def _home(self, name: str) -> tuple[nn.Module, str]:
+        """The module that holds a tensor of this name, made on the way to it."""
+        *path, leaf = name.split(".")
+        home: nn.Module = self
+        for part in path:
+            if part not in home._modules:
+                home.add_module(part, Part())
+            home = home.get_submodule(part)
+        if not leaf or leaf in home._modules or hasattr(home, leaf):
+            raise TrellisError(f"{name!r} cannot be the name of a tensor")
+        return home, leaf
+
+    def forward(self, *inputs: Any) -> Any:
+        given = pytree.tree_leaves(inputs)
+        if len(given) != len(self.program.inputs):
+            raise TrellisError(
+                f"the compacted model takes {len(self.program.inputs)} inputs, not {len(given)}"
+            )
+        held = {name: getattr(self.get_submodule(path), leaf) for name, path, leaf in self._held}
+        return self._run(given, held, called)
+
+    def _run(
+        self, given: Sequence[Any], held: Mapping[str, Tensor], call: Callable[..., Any]
+    ) -> Any:
+        """Run the list of operations, each by ``call(op, args, kwargs)``."""
+        values: dict[str, Any] = dict(zip(self.program.inputs, given, strict=True))
+        device = next((x.device for x in given if isinstance(x, Tensor)), torch.device("cpu"))
+
+        def read(leaf: Any) -> Any:
+            if isinstance(leaf, Ref):
+                return values[leaf.name]
+            return held[leaf.name] if isinstance(leaf, Held) else leaf
+
+        for op, gone in zip(self.program.ops, self._last, strict=True):
+            kwargs = replaced(dict(op.kwargs), read)
+            if HERE in kwargs or placed(op.target):
+                kwargs[HERE] = device
+            values[op.name] = call(op, replaced(op.args, read), kwargs)
+            for name in gone:
+                values.pop(name, None)
+        return replaced(self.program.result, read)
+
+    def outputs(self, tensors: Mapping[str, Tensor] | None = None) -> list[dict[str, Any]] | None:
+        """The type and shape of every output for the shapes it was compacted with, None if values
+        of an input decide them; raises if an operation cannot run. ``tensors`` are the model's,
+        where it has only their shapes."""
+        held = {name: getattr(self.get_submodule(path), leaf) for name, path, leaf in self._held}
+        with torch.no_grad():
+            shapes = {name: torch.empty_like(t, device="meta") for name, t in held.items()}
+            return checked(
+                self.program,
+                lambda given, call: self._run(given, shapes, call),
+                self.flat,
+                held if tensors is None else tensors,
+            )
+
+    def example(self) -> tuple[Tensor, ...]:
+        """Inputs of the shapes and types it was compacted with: floats from a normal
+        distribution, the same at every call, integers 0."""
+        generator = torch.Generator().manual_seed(0)
+        found = []
+        for spec in self.specs:
+            if "shape" not in spec or "dtype" not in spec:
+                raise TrellisError(f"an input of the model is no tensor: {spec!r:.80}")
+            kind: torch.dtype = getattr(torch, str(spec["dtype"]))
+            zero = torch.zeros(tuple(spec["shape"]), dtype=kind)
+            found.append(
+                torch.randn(zero.shape, generator=generator).to(kind)
+                if kind.is_floating_point
+                else zero
+            )
+        return tuple(found)
+
+    def described(self) -> dict[str, Any]:
+        """What a saved model says of its architecture."""
+        return {
+            "program": self.program.to_json(),
+            "report": self.report.to_dict(),
+            "inputs": self.specs,
+            "shapes": {"inputs": self.flat, "outputs": self.outputs()},
+            "buffers": [name for name, _ in self.named_buffers() if not _of_a_mask(name)],
+        }
+
+    @classmethod
+    def rebuilt(cls, description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Compacted:
+        """The inverse of `described`, for tensors by the names they have here."""
+        found = fitted(description, CompactedModel, "$.architecture.arguments")
+        program = Program.from_json(found["program"])
+        buffers = set(found["buffers"])
+        held = set(program.held())
+        if unknown := sorted(held - tensors.keys()):
+            raise TrellisError(f"there is no tensor {unknown[0]!r}")
+        made = {
+            name: torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
+            for name, tensor in tensors.items()
+            if name in held
+        }
+        if wrong := [n for n, t in made.items() if n not in buffers and not t.is_floating_point()]:
+            raise TrellisError(f"{wrong[0]!r} is no parameter: it holds {made[wrong[0]].dtype}")
+        # Files of older releases have no shapes: what their operations make is not compared.
+        shapes = found.get("shapes")
+        model = cls(
+            program,
+            {name: tensor for name, tensor in made.items() if name not in buffers},
+            {name: tensor for name, tensor in made.items() if name in buffers},
+            Report.from_dict(found["report"]),
+            [_spec(spec) for spec in found["inputs"]],
+            None if shapes is None else [_spec(spec) for spec in shapes["inputs"]],
+        )
+        if all("shape" in each for each in model.specs) and model.flat != model.specs:
+            raise TrellisError(f"its inputs are {model.specs!r:.80} and {model.flat!r:.80}")
+        outputs = model.outputs(tensors)
+        if shapes is not None and outputs != shapes["outputs"]:
+            raise TrellisError(
+                f"its operations make {outputs!r:.80}, expected {shapes['outputs']!r:.80}; save "
+                "the compacted model again"
+            )
+        return model
+
+    def __str__(self) -> str:
+        return str(self.report)
+
+    def extra_repr(self) -> str:
+        return str(self.report)
+
+
+class Part(nn.Module):
+    """Tensors that belong together, under the name of the module they came from."""
+
+    def extra_repr(self) -> str:
+        tensors = {**self._parameters, **self._buffers}
+        return ", ".join(
+            f"{name}: {'x'.join(map(str, tensor.shape)) or 'scalar'}"
+            for name, tensor in tensors.items()
+            if tensor is not None
+        )
+
+
+def _split(name: str) -> tuple[str, str]:
+    path, _, leaf = name.rpartition(".")
+    return path, leaf
+
+
+def _spec(given: CompactedInput) -> dict[str, Any]:
+    """What a file says of an input, once it is seen to be of a known type and no absurd size."""
+    if "shape" not in given:
+        return {"value": str(given.get("value"))}
+    shape, kind = given["shape"], given.get("dtype")
+    if kind not in KINDS or math.prod(shape) > _LARGEST:
+        raise TrellisError(f"{given!r:.80} describes no input")
+    check_size(math.prod(shape) * KINDS[kind].itemsize, "an input")
+    return {"dtype": kind, "shape": shape}
+
+
+def _of_a_mask(name: str) -> bool:
+    return ".parametrizations." in f".{name}"

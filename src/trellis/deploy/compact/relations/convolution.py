@@ -1,0 +1,139 @@
+"""Convolutions, plain, grouped and transposed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ....graph.registry import aten
+from ..kept import NEEDED, Codes, Kept, product, projections
+from ..program import Op, Ref
+from ..reading import Network
+from ..writing import Writer
+from .contraction import GATHER, Biased, Operand
+from .relation import Barrier, Relation, relation_for
+
+GROUPS = "the groups of a convolution must stay alike"
+
+
+@relation_for(
+    aten("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution")
+)
+def convolution(op: Op, network: Network) -> Relation | None:
+    call = Barrier(op, network).call
+    x, w = call["input"].name, call["weight"].name
+    if network.values[w].driven or not network.values[x].driven:
+        return None
+    bias = call["bias"].name if isinstance(call["bias"], Ref) else None
+    transposed = "conv_transpose" in op.target or bool(call.arguments.get("transposed", False))
+    return Convolution(op, network, x, w, bias, transposed)
+
+
+class Convolution(Biased):
+    """x (N, g·C, *S) by w (g·O, C, *k), or transposed by w (g·C, O, *k), to (N, g·O, *S').
+
+    Positions and taps stay whole. Of the channels stay whole groups, and in every group the same
+    ones: with one group, any.
+    """
+
+    def __init__(
+        self, op: Op, network: Network, x: str, w: str, bias: str | None, transposed: bool
+    ) -> None:
+        super().__init__(op, network, [], (), bias)
+        self.operands = [Operand(x, ()), Operand(w, ())]
+        self.signals = {x}
+        self.x, self.w, self.transposed = x, w, transposed
+        self.groups = int(self.call["groups"])
+        taps = len(self.value(w).shape) - 2
+        self.axis = len(self.value(x).shape) - taps - 1
+        self.channel = self.axis
+        wide = self.value(w).shape
+        self.heads = wide[1] if transposed else wide[0] // self.groups
+        self.tails = wide[0] // self.groups if transposed else wide[1]
+
+    # Ends that are (groups, heads), (groups, tails), heads alone and tails alone.
+
+    def outer(self) -> list[tuple[str, int]]:
+        ends = [(self.op.name, self.axis)]
+        if self.bias is not None:
+            ends.append((self.bias, 0))
+        return ends if self.transposed else [*ends, (self.w, 0)]
+
+    def inner(self) -> list[tuple[str, int]]:
+        return [(self.w, 0)] if self.transposed else []
+
+    def close(self, kept: Kept) -> None:
+        for name in (self.x, self.w, self.op.name):
+            for axis in range(len(self.value(name).shape)):
+                channels = axis == self.axis if name != self.w else axis < 2
+                if not channels:
+                    kept.fill(name, axis, "positions and taps of a convolution stay whole")
+        g, heads, tails = self.parts(kept)
+        for end in self.outer():
+            kept.add(*end, product([g, heads]), GROUPS)
+        for end in self.inner():
+            kept.add(*end, product([g, tails]), GROUPS)
+        kept.add(self.w, 1, heads if self.transposed else tails, GROUPS)
+        kept.add(self.x, self.axis, product([g, tails]), GROUPS)
+
+    def parts(self, kept: Kept) -> tuple[Codes, Codes, Codes]:
+        """What stays of the groups, and of heads and tails in each."""
+        g = np.zeros(self.groups, np.int32)
+        heads, tails = np.zeros(self.heads, np.int32), np.zeros(self.tails, np.int32)
+        for end in self.outer():
+            parts = projections(kept.code(*end), (self.groups, self.heads))
+            g, heads = _either(g, parts[0]), _either(heads, parts[1])
+        for end in self.inner():
+            parts = projections(kept.code(*end), (self.groups, self.tails))
+            g, tails = _either(g, parts[0]), _either(tails, parts[1])
+        if self.transposed:
+            heads = _either(heads, kept.code(self.w, 1))
+        else:
+            tails = _either(tails, kept.code(self.w, 1))
+        for part in (g, heads, tails):  # a convolution of nothing is none
+            if not part.any() and kept.places(self.op.name, self.axis).any():
+                part[0] = kept.reason(NEEDED)
+        return g, heads, tails
+
+    def settle(self, kept: Kept) -> None:
+        have = kept.places(self.x, self.axis)
+        g, _, tails = self.parts(kept)
+        code = product([g, tails]) > 0
+        if have.sum() > code.sum() > GATHER * have.sum() and self.groups == 1:
+            end = (self.w, 0) if self.transposed else (self.w, 1)
+            kept.add(*end, kept.code(self.x, self.axis), "leaving out so few gains nothing")
+
+    def operand(self, writer: Writer, operand: Operand) -> Any:
+        if operand.name != self.x:
+            return writer.place(operand.name)
+        wanted: list[list[int] | None] = [None] * len(self.value(self.x).shape)
+        wanted[self.axis] = np.flatnonzero(self.read(writer.kept)).tolist()
+        return writer.narrowed(self.x, wanted)
+
+    def read(self, kept: Kept) -> Codes:
+        g, _, tails = self.parts(kept)
+        return product([g, tails])
+
+    def changes(self, writer: Writer, given: list[Any]) -> dict[str, Any]:
+        g, _, _ = self.parts(writer.kept)
+        return {"input": given[0], "weight": given[1], "groups": int((g > 0).sum())}
+
+    def remaining(self, writer: Writer, operand: Operand, whole: Tensor) -> Tensor:
+        if operand.name == self.x:
+            stays = torch.from_numpy(self.read(writer.kept) > 0)
+            shape = [1] * whole.ndim
+            shape[self.axis] = -1
+            return torch.where(stays.reshape(shape), whole, torch.zeros_like(whole))
+        value = self.value(self.w)
+        if value.live is not None and self.is_pruned(writer, self.w):
+            whole = torch.where(value.live, whole, torch.zeros_like(whole))
+        return whole
+
+
+def _either(a: Codes, b: Codes) -> Codes:
+    """Both sets; a live place before a reason."""
+    found: Codes = np.where((a > 0) & (b > 0), np.minimum(a, b), np.maximum(a, b)).astype(np.int32)
+    return found

@@ -1,0 +1,126 @@
+"""What compaction gained, and what had to stay and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...graph.current import current
+from ...graph.trellis import Trellis
+from ...masks import plain
+from ...paths.kernels import count
+from ...paths.scatter import draw
+from ...schema import CompactedReport, fitted
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a network is. ``units``: what its layers compute, batch aside; ``connections``:
+    entries of its weights, and ``kept`` those that are not pruned; ``dense`` and ``sparse``:
+    multiplications for one sample, by all entries and by kept ones; ``bytes``: of all tensors."""
+
+    units: int
+    connections: int
+    kept: int
+    dense: int
+    sparse: int
+    bytes: int
+
+    @classmethod
+    def of(cls, net: Trellis, model: nn.Module) -> Size:
+        net = net.wired  # each layer once
+        kept = current(net).kept()
+        with plain(model) as seen:
+            tensors = {t.data_ptr(): t for t in seen.state_dict().values()}
+            size = sum(t.numel() * t.element_size() for t in tensors.values())
+        return cls(
+            units=sum(math.prod(step.out.shape) for step in net.contractions),
+            connections=net.total,
+            kept=sum(count(mask) for mask in kept.values()),
+            dense=net.uses,
+            sparse=sum(
+                count(draw(net, step.weight, kept)) * step.x.shape[1] for step in net.contractions
+            ),
+            bytes=size,
+        )
+
+
+@dataclass(frozen=True)
+class Stay:
+    """Units of a layer that carry nothing from an input to an output and yet stay."""
+
+    layer: str
+    units: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.layer}: {self.units:,} kept because {self.why}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """``before`` and ``after``, what ``stays`` though nothing lives in it, and further ``notes``.
+
+    Prints as a table.
+    """
+
+    before: Size
+    after: Size
+    stays: tuple[Stay, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Report:
+        """The inverse of `to_dict`, from JSON."""
+        found = fitted(given, CompactedReport)
+        before, after = (Size(**found[when]) for when in ("before", "after"))
+        return cls(before, after, tuple(Stay(**s) for s in found["stays"]), tuple(found["notes"]))
+
+    def rows(self) -> list[list[str]]:
+        """The table: a header, and a row for each measure."""
+        rows = [["", "before", "after", "of before"]]
+        words = {
+            "units": "units",
+            "connections": "connections",
+            "kept": "of them kept",
+            "dense": "multiplications, dense",
+            "sparse": "multiplications, sparse",
+            "bytes": "bytes",
+        }
+        for name, word in words.items():
+            a, b = getattr(self.before, name), getattr(self.after, name)
+            rows.append([word, f"{a:,}", f"{b:,}", _share(b, a)])
+        return rows
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        lines = [
+            "  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(cells)).rstrip()
+            for cells in (list(zip(row, widths, strict=True)) for row in rows)
+        ]
+        lines.insert(1, "-" * max(map(len, lines)))
+        told = [f"- {stay}" for stay in self.stays] + [f"- {note}" for note in self.notes]
+        return "\n".join([*lines, *([""] if told else []), *told])
+
+
+def _share(part: int, whole: int) -> str:
+    """
+    >>> _share(1, 4), _share(3, 1000), _share(0, 0)
+    ('25 %', '0.3 %', '')
+    """
+    return f"{100 * part / whole:.3g} %" if whole else ""
+
+
+def measured(model: nn.Module, net: Trellis) -> Size:
+    """The size of a model that was traced."""
+    with torch.no_grad():
+        return Size.of(net, model)

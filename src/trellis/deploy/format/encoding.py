@@ -1,0 +1,213 @@
+"""Whole numbers in few bits: the high part in unary, the low ``k`` bits as they are (Rice, 1979).
+
+Gaps between random places are distributed geometrically, for which this is the shortest prefix
+code up to rounding. The unary parts lie together and the low bits lie together, so that numpy
+decodes a stream without a loop, and C with two pointers.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import TrellisError
+from ..recording import BASES
+from ..tables.form import VALUES
+
+# What both ends of the format agree on.
+#
+# ========  ==========================================================================
+# bytes     content, little-endian
+# ========  ==========================================================================
+# 8         ``TRELLIS\n``
+# 4         version
+# 4         how many sections there are
+# 12 each   a section's tag (4 letters), its length, its CRC-32
+# 4         CRC-32 of everything before
+# …         the sections, one after another, to the end of the file
+# ========  ==========================================================================
+#
+# ``META`` is JSON: shapes, classes, what becomes of a recording. ``DATA`` is the tables: four
+# 32-bit numbers (inputs, outputs, size of memory, steps) and the kind of values, then each step:
+#
+# - kind, activation, flags (1 biased, 2 scaled, 4 unordered, 8 adds), 0; the activation's two
+# numbers; how many groups, instances and terms it has; its first offset and its first out,
+# - biases of its groups (fp32) and scales (the upper half of an fp32) where the flags say so;
+# weights, except of a max,
+# - Rice-coded (`rice`): fan of each group less that of the one before; count less 1; each group's
+# gaps between its terms, of which the first is 0 (the terms of a dot are pairs, and their gaps
+# zigzag); each later group's first offset less that of the group before, zigzag; gaps between the
+# offsets of a group; each later group's first out less what follows the last of the group before,
+# zigzag; the stride of each group of several instances; gaps between the outs of a group, divided
+# by its stride, less 1 (where they are unordered, the gaps as they are, zigzag);
+#
+# and at the end where the first output lies (32 bits) and, Rice-coded, where each other lies, less
+# what follows the one before, zigzag.
+
+
+MAGIC = b"TRELLIS\n"
+VERSION = 1
+SECTIONS = (b"META", b"DATA")
+STEP = "<BBBBffIIIII"
+BIASED, SCALED, UNORDERED, ADDS = 1, 2, 4, 8
+MOST_UNITS = 1 << 24
+MOST_USES = 1 << 26
+MOST_STEPS = 1 << 16
+MOST_BYTES = 1 << 30  # of a whole file
+
+
+# The JSON part of a file: shapes, classes, and what becomes of a recording.
+
+
+def checked_meta(meta: Any) -> dict[str, Any]:
+    """The same, once everything that is used has the type that is expected."""
+    if not isinstance(meta, dict) or meta.get("values") not in VALUES:
+        raise TrellisError("its META says nothing of values")
+    for name in ("inputs", "outputs"):
+        shapes = meta.get(name)
+        if not isinstance(shapes, list) or not shapes or not all(map(_shape, shapes)):
+            raise TrellisError(f"its META says nothing sound of {name}")
+    classes = meta.get("classes")
+    outputs = math.prod(meta["outputs"][0])
+    if classes is not None and not (_words(classes) and len(classes) == outputs):
+        raise TrellisError(f"its META does not name its {outputs} classes")
+    if (recording := meta.get("recording")) is not None:
+        _check_recording(recording, meta["inputs"])
+    return meta
+
+
+def _check_recording(recording: Any, inputs: list[list[int]]) -> None:
+    sound = (
+        isinstance(recording, dict)
+        and _words(recording.get("joints"))
+        and _whole(recording.get("chunks"), 1)
+        and isinstance(recording.get("roots"), list)
+        and bool(recording["roots"])
+        and all(_whole(root, 0, len(recording["joints"]) - 1) for root in recording["roots"])
+        and _above_zero(recording.get("scale"))
+        and recording.get("basis", BASES[0]) in BASES
+        and _body(recording.get("body"), len(recording["joints"]))
+        and _bones(recording.get("bones"), len(recording["joints"]))
+        and _above_zero(recording.get("length", 1.0 if "bones" not in recording else None))
+    )
+    if not sound or [inputs] != [[[len(recording["joints"]), 3 * recording["chunks"]]]]:
+        raise TrellisError("its META says of recordings what does not fit its inputs")
+
+
+def _body(value: Any, joints: int) -> bool:
+    if value is None:
+        return True
+    four = isinstance(value, list) and len(value) == 4
+    return four and all(_whole(joint, 0, joints - 1) for joint in value)
+
+
+def _bones(value: Any, joints: int) -> bool:
+    if value is None:
+        return True
+    pairs = isinstance(value, list) and all(isinstance(b, list) and len(b) == 2 for b in value)
+    return pairs and bool(value) and all(_whole(j, 0, joints - 1) for bone in value for j in bone)
+
+
+def _shape(value: Any) -> bool:
+    whole = isinstance(value, list) and len(value) <= 16 and all(_whole(n, 1) for n in value)
+    return whole and math.prod(value) <= 1 << 31
+
+
+def _whole(value: Any, least: int, most: int = 1 << 31) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _above_zero(value: Any) -> bool:
+    return isinstance(value, float | int) and math.isfinite(value) and value > 0
+
+
+def _words(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(v, str) for v in value)
+
+
+Ints = NDArray[np.int64]
+FAR = 24
+MARK = 0x80
+
+
+def encoded(values: Ints) -> bytes:
+    """k, how many bytes of unary follow, the unary part (q zeros and a one), the low bits.
+
+    A number of which q would be `FAR` or more has FAR zeros there, and lies whole (32 bits) behind
+    the low bits; k is then marked, and how many of these there are follows the size of the unary.
+
+    >>> encoded(np.array([3, 0, 1])).hex()
+    '00010000001a'
+    """
+    k = _best(values)
+    high = np.minimum(values >> k, FAR)
+    far = values[high == FAR]
+    ends = np.cumsum(high + 1) - 1
+    unary = np.zeros(int(ends[-1]) + 1 if len(values) else 0, np.uint8)
+    unary[ends] = 1
+    low = (values[:, None] >> np.arange(k - 1, -1, -1)) & 1  # (values, k)
+    top = np.packbits(unary)
+    head = struct.pack("<BI", k | (MARK if len(far) else 0), len(top))
+    return b"".join(
+        [
+            head,
+            struct.pack("<I", len(far)) if len(far) else b"",
+            top.tobytes(),
+            np.packbits(low.astype(np.uint8)).tobytes(),
+            far.astype("<u4").tobytes(),
+        ]
+    )
+
+
+def decoded(data: bytes, at: int, count: int) -> tuple[Ints, int]:
+    """``count`` numbers from ``data[at:]``, and where the next thing begins."""
+    k, size = struct.unpack_from("<BI", data, at)
+    far, at = 0, at + 5
+    if k & MARK:
+        (far,) = struct.unpack_from("<I", data, at)
+        k, at = k - MARK, at + 4
+    rest = (count * k + 7) // 8
+    if k > 31 or size + rest + 4 * far > len(data) - at:
+        raise TrellisError("a table ends too early")
+    if size > (count * (FAR + 1) + 7) // 8:  # seen before it is unpacked, at a byte a bit
+        raise TrellisError(f"a table of {count} entries has {size} bytes of unary")
+    ends = np.flatnonzero(np.unpackbits(np.frombuffer(data, np.uint8, size, at)))
+    if len(ends) != count or size != (int(ends[-1]) // 8 + 1 if count else 0):
+        raise TrellisError(f"a table has {len(ends)} entries where {count} are told")
+    high = np.diff(ends, prepend=-1).astype(np.int64) - 1
+    values = high.copy()
+    if k:
+        bits = np.unpackbits(np.frombuffer(data, np.uint8, rest, at + size))[: count * k]
+        values = high << k
+        for place in range(k):
+            values += bits[place::k].astype(np.int64) << (k - 1 - place)
+    if np.any(high > FAR) or int((high == FAR).sum()) != far:
+        raise TrellisError("a table has another number of far entries than it tells")
+    values[high == FAR] = np.frombuffer(data, "<u4", far, at + size + rest)
+    if count and int(values.max()) >= 1 << 31:
+        raise TrellisError("a table has an entry that is too large")
+    return values, at + size + rest + 4 * far
+
+
+def zigzag(values: Ints) -> Ints:
+    """Small numbers of either sign as small numbers: 0, −1, 1, −2, … as 0, 1, 2, 3, …"""
+    return (values << 1) ^ (values >> 63)
+
+
+def unzigzag(values: Ints) -> Ints:
+    return (values >> 1) ^ -(values & 1)
+
+
+def _best(values: Ints) -> int:
+    if len(values) == 0:
+        return 0
+    sizes = []
+    for k in range(31):
+        high = values >> k
+        far = int((high >= FAR).sum())
+        sizes.append(int(np.minimum(high, FAR).sum()) + len(values) * (k + 1) + 32 * far)
+    return int(np.argmin(sizes))

@@ -1,0 +1,266 @@
+"""Bytes to tables, none of which is believed before it is checked."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import TrellisError
+from ...limits import read_limited
+from ..tables.activation import NAMES, Activation
+from ..tables.form import KINDS, VALUES, Step, Tables
+from .encoding import (
+    ADDS,
+    BIASED,
+    MAGIC,
+    MOST_BYTES,
+    MOST_STEPS,
+    MOST_UNITS,
+    MOST_USES,
+    SCALED,
+    SECTIONS,
+    STEP,
+    UNORDERED,
+    VERSION,
+    Ints,
+    checked_meta,
+    decoded,
+    unzigzag,
+)
+
+# Tables that cannot reach outside their memory, nor read what nobody wrote.
+
+
+def check(tables: Tables) -> None:
+    """Raise unless every address lies in memory and every read follows its write."""
+    written = np.zeros(tables.size, bool)
+    written[: tables.input_units] = True
+    uses = 0
+    for number, step in enumerate(tables.steps):
+        uses += step.uses
+        if uses > MOST_USES:
+            raise TrellisError(f"it asks for more than {MOST_USES:,} multiplications")
+        _check(step, written, tables.input_units, number)
+    _inside(tables.results, tables.size, "an output")
+    if not written[tables.results].all():
+        raise TrellisError("an output is never computed")
+
+
+def _check(step: Step, written: NDArray[np.bool_], inputs: int, number: int) -> None:
+    if name := step.not_finite():
+        raise TrellisError(f"step {number} has a {name} that is not finite")
+    if np.isnan(step.act.a) or np.isnan(step.act.b):
+        raise TrellisError(f"step {number} has an activation without numbers")
+    if step.kind == "max" and (np.any(step.fan == 0) or np.any(step.bias)):
+        raise TrellisError(f"step {number} takes the largest of nothing")
+    _inside(step.outs, len(written), f"step {number} writes what")
+    _inside(step.offsets, len(written), f"step {number} has an offset that")
+    if np.any(step.outs < inputs) or len(np.unique(step.outs)) != len(step.outs):
+        raise TrellisError(f"step {number} writes to a place twice, or over an input")
+    if step.adds and (step.kind == "max" or not written[step.outs].all()):
+        raise TrellisError(f"step {number} adds to what is not computed yet")
+    now = np.zeros(len(written), bool)
+    now[step.outs] = True
+    for some, _, term in step.pieces(1 << 20):
+        for terms in (step.terms, step.others):
+            if len(terms):
+                at = (terms[term] + step.offsets[some][:, None]).reshape(-1)
+                _inside(at, len(written), f"step {number} reads what")
+                if not written[at].all() or now[at].any():
+                    raise TrellisError(f"step {number} reads what is not computed yet")
+    written |= now
+
+
+def _inside(places: NDArray[np.int64], size: int, what: str) -> None:
+    if len(places) and (int(places.min()) < 0 or int(places.max()) >= size):
+        raise TrellisError(f"{what} lies outside its memory")
+
+
+_TYPES = {"fp32": "<f4", "fp16": "<f2", "int8": "<i1"}
+
+
+def read(path: str | os.PathLike[str]) -> Tables:
+    """Read a ``.trellis`` file; one that is damaged, cut or dishonest is refused."""
+    return read_bytes(content(path), str(path))
+
+
+def content(path: str | os.PathLike[str]) -> bytes:
+    """All bytes of a file."""
+    try:
+        return read_limited(Path(path), MOST_BYTES)
+    except OSError as error:
+        raise TrellisError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
+
+
+def read_bytes(data: bytes, name: str = "the file") -> Tables:
+    """The same, from memory; ``name`` is for messages."""
+    try:
+        meta, body = _sections(data)
+        tables = _tables(body, meta)
+        check(tables)
+        return tables
+    except (TrellisError, struct.error, ValueError, OverflowError, RecursionError) as error:
+        reason = str(error) or type(error).__name__
+        raise TrellisError(f"{name!r} is no sound .trellis file: {reason}") from None
+
+
+def read_meta(data: bytes, name: str = "the file") -> dict[str, Any]:
+    """What the file says of itself, its checksums being right; its tables are not looked at."""
+    try:
+        meta, body = _sections(data)
+        _check_values(body, meta)
+        return meta
+    except (TrellisError, struct.error, ValueError, RecursionError) as error:
+        raise TrellisError(f"{name!r} is no sound .trellis file: {error}") from None
+
+
+def _sections(data: bytes) -> tuple[dict[str, Any], bytes]:
+    if data[:8] != MAGIC:
+        raise TrellisError("it does not begin as one")
+    version, count = struct.unpack_from("<II", data, 8)
+    if version != VERSION:
+        raise TrellisError(f"it is of version {version}; this Trellis reads version {VERSION}")
+    if count != len(SECTIONS):
+        raise TrellisError(f"it has {count} sections; version {VERSION} has {len(SECTIONS)}")
+    end = 16 + 12 * count
+    (told,) = struct.unpack_from("<I", data, end)
+    if zlib.crc32(data[:end]) != told:
+        raise TrellisError("its header is damaged (checksum)")
+    at, bodies = end + 4, []
+    for number, tag in enumerate(SECTIONS):
+        found, length, crc = struct.unpack_from("<4sII", data, 16 + 12 * number)
+        body = data[at : at + length]
+        if found != tag or len(body) != length:
+            raise TrellisError(f"its section {tag.decode()} is cut or missing")
+        if zlib.crc32(body) != crc:
+            raise TrellisError(f"its section {tag.decode()} is damaged (checksum)")
+        bodies.append(body)
+        at += length
+    if at != len(data):
+        raise TrellisError(f"{len(data) - at} bytes follow its end")
+    return checked_meta(json.loads(bodies[0].decode("utf-8"))), bodies[1]
+
+
+def _tables(data: bytes, meta: dict[str, Any]) -> Tables:
+    inputs, outputs, size, count, values = struct.unpack_from("<IIIIB", data, 0)
+    if (
+        size > MOST_UNITS
+        or outputs > MOST_UNITS
+        or count > MOST_STEPS
+        or inputs > size
+        or not outputs
+    ):
+        raise TrellisError(f"it asks for {size:,} units in {count:,} steps")
+    _check_values(data, meta)
+    at, steps, room = 17, [], MOST_USES
+    for _ in range(count):
+        step, at = _step(data, at, VALUES[values], size, room)
+        room -= max(len(step.terms), len(step.outs))
+        steps.append(step)
+    (first,) = struct.unpack_from("<I", data, at)
+    later, at = decoded(data, at + 4, outputs - 1)
+    results = np.cumsum(np.concatenate([[first], unzigzag(later) + 1]))
+    if at != len(data):
+        raise TrellisError("something follows its tables")
+    shapes = {name: tuple(tuple(s) for s in meta.pop(name)) for name in ("inputs", "outputs")}
+    tables = Tables(
+        shapes["inputs"], shapes["outputs"], size, tuple(steps), results,
+        meta.pop("values"), meta,
+    )  # fmt: skip
+    if sum(int(np.prod(s, dtype=object)) for s in shapes["outputs"]) != outputs:
+        raise TrellisError(f"its outputs are {shapes['outputs']}, and {outputs} are told")
+    if tables.input_units != inputs:
+        raise TrellisError(f"its inputs are {shapes['inputs']}, and {inputs} are told")
+    return tables
+
+
+def _check_values(data: bytes, meta: dict[str, Any]) -> None:
+    (values,) = struct.unpack_from("<B", data, 16)
+    if values >= len(VALUES) or VALUES[values] != meta["values"]:
+        raise TrellisError(f"its values are of kind {values}")
+
+
+def _step(data: bytes, at: int, values: str, size: int, room: int) -> tuple[Step, int]:
+    kind, act, flags, zero, a, b, groups, instances, terms, offset, out = struct.unpack_from(
+        STEP, data, at
+    )
+    at += struct.calcsize(STEP)
+    if kind >= len(KINDS) or act >= len(NAMES) or flags > 15 or zero:
+        raise TrellisError(f"a step is of kind {kind}, activation {act}, flags {flags}")
+    if max(terms, instances) > room:  # before any of its tables takes memory
+        raise TrellisError(f"it asks for more than {MOST_USES:,} multiplications")
+    if not 0 < groups <= instances or max(terms, instances) > 8 * len(data):
+        raise TrellisError(f"a step of {groups:,} groups in {len(data):,} bytes")
+    bias, at = _array(data, at, "<f4", groups if flags & BIASED else 0)
+    scale, at = _array(data, at, "<u2", groups if flags & SCALED else 0)
+    weights, at = _array(data, at, _TYPES[values], 0 if KINDS[kind] == "max" else terms)
+    fan, at = decoded(data, at, groups)
+    fan = np.cumsum(fan)
+    count, at = decoded(data, at, groups)
+    count = count + 1
+    if int(fan.sum()) != terms or int(count.sum()) != instances:
+        raise TrellisError(f"a step's groups do not add up to {terms:,} and {instances:,}")
+    pairs = 2 if KINDS[kind] == "dot" else 1
+    gaps, at = decoded(data, at, pairs * terms - int((fan > 0).sum()))
+    gaps = unzigzag(gaps) if pairs == 2 else gaps
+    places = _within(gaps, fan * pairs, np.zeros(groups, np.int64))
+    begins, at = decoded(data, at, groups - 1)
+    later, at = decoded(data, at, instances - groups)
+    offsets = _within(later, count, np.cumsum(np.concatenate([[offset], unzigzag(begins)])))
+    outs, at = _outs(data, at, count, out, bool(flags & UNORDERED), size)
+    step = Step(
+        KINDS[kind], Activation(NAMES[act], float(a), float(b)), fan, count,
+        bias if flags & BIASED else np.zeros(groups, np.float32),
+        (scale.astype(np.uint32) << 16).view(np.float32)
+        if flags & SCALED else np.ones(groups, np.float32),
+        places[::pairs], places[1::2] if pairs == 2 else np.zeros(0, np.int64),
+        weights, offsets, outs, bool(flags & ADDS),
+    )  # fmt: skip
+    return step, at
+
+
+def _outs(
+    data: bytes, at: int, count: Ints, first: int, unordered: bool, size: int
+) -> tuple[Ints, int]:
+    several = count > 1
+    begins, at = decoded(data, at, len(count) - 1)
+    strides, at = decoded(data, at, int(several.sum()))
+    gaps, at = decoded(data, at, int(count.sum()) - len(count))
+    if np.any(strides > size) or np.any(gaps > 2 * MOST_UNITS):
+        raise TrellisError("a step writes outside its memory")
+    each = np.repeat(strides, count[several] - 1)
+    gaps = unzigzag(gaps) if unordered else (gaps + 1) * each
+    length = np.zeros(len(count), np.int64)  # from a group's first out to its last
+    if len(gaps):
+        sizes = count[several] - 1
+        length[several] = np.add.reduceat(gaps, np.cumsum(sizes) - sizes)
+    jumps = np.concatenate([[first], unzigzag(begins) + length[:-1] + 1])
+    return _within(gaps, count, np.cumsum(jumps)), at
+
+
+def _within(gaps: Ints, sizes: Ints, begins: Ints) -> Ints:
+    """Of each group a first place and the gaps behind it, as places."""
+    firsts = np.cumsum(sizes) - sizes
+    steps = np.zeros(int(sizes.sum()), np.int64)
+    some = sizes > 0
+    later = np.ones(len(steps), bool)
+    later[firsts[some]] = False
+    steps[later] = gaps
+    total = np.cumsum(steps)
+    begin = np.repeat(begins[some] - total[firsts[some]], sizes[some])
+    places: Ints = total + begin
+    return places
+
+
+def _array(data: bytes, at: int, kind: str, count: int) -> tuple[NDArray[Any], int]:
+    size = count * np.dtype(kind).itemsize
+    if size > len(data) - at:
+        raise TrellisError("a table ends too early")
+    return np.frombuffer(data, kind, count, at).astype(kind[1:]), at + size

@@ -1,0 +1,299 @@
+"""ONNX: the compacted dense network, checked against PyTorch before it is written."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from ..errors import TrellisError
+from ..files import check_writable, replacing
+from ..finite import check_model, check_outputs
+from ..graph.export import alone, on_plain
+from ..graph.trellis import as_inputs, one_sample, unwrapped
+from .compact.reading import exported
+
+# The packages that writing ONNX needs, which not everybody has.
+
+
+PACKAGES = ("onnx", "onnxruntime", "onnxscript")
+
+
+def needed(name: str) -> Any:
+    """Import one of `PACKAGES`, or say how to get them."""
+    for package in PACKAGES:
+        try:
+            importlib.import_module(package)
+        except ImportError as error:
+            raise TrellisError(
+                f"ONNX needs the package {package!r}, which cannot be imported ({error}): "
+                "pip install 'trellis-prune[onnx]'"
+            ) from error
+    return importlib.import_module(name)
+
+
+# Weights as ONNX sparse initializers, where that makes the file smaller.
+
+
+ENTRY = 8  # bytes of an index; ONNX allows 64-bit ones only
+OVERHEAD = 64  # bytes that the second tensor's names, sizes and tags take, about
+
+
+def sparsify(model: Any) -> int:
+    """Turn initializers of an ONNX model (a ``ModelProto``) into sparse ones, in place.
+
+    A sparse one stores each entry that is not zero with its flat index. Runtimes make it dense
+    again when they load it: the file gets smaller, not the memory. Returns how many were turned.
+    """
+    onnx = needed("onnx")
+    graph, kept, turned = model.graph, [], 0
+    for tensor in graph.initializer:
+        value = onnx.numpy_helper.to_array(tensor)
+        places = np.flatnonzero(value)
+        size = len(places) * (value.itemsize + ENTRY) + OVERHEAD
+        if not value.ndim or not len(places) or size >= value.nbytes:
+            kept.append(tensor)
+            continue
+        entries = onnx.numpy_helper.from_array(value.reshape(-1)[places], tensor.name)
+        index = onnx.numpy_helper.from_array(places.astype(np.int64), f"{tensor.name}_indices")
+        graph.sparse_initializer.append(
+            onnx.helper.make_sparse_tensor(entries, index, list(value.shape))
+        )
+        turned += 1
+    del graph.initializer[:]
+    graph.initializer.extend(kept)
+    return turned
+
+
+# `trellis.export_onnx`.
+
+
+NEAR = 1e-5  # of the largest output
+SLOWER = (
+    "ONNX Runtime multiplies by the zeros too: it makes sparse initializers dense when it loads "
+    "them. Where more than about nine in ten of the connections that are left are zero, the "
+    "sparse run-time in C (trellis export c) is the faster one; denser than that, or in large "
+    "batches on many cores, dense ONNX may be"
+)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A written ONNX file. ``difference``: the largest between ONNX Runtime and PyTorch, as a
+    part of the largest output; ``sparse``: initializers stored sparsely; ``dense_size``: bytes of
+    the file had they not been; ``zeros``: the part of its weights that is zero; ``batched``:
+    whether it takes batches of any size."""
+
+    path: Path
+    size: int
+    dense_size: int
+    sparse: int
+    zeros: float
+    difference: float
+    opset: int
+    batched: bool
+
+    def __str__(self) -> str:
+        saved = f", {self.dense_size:,} without sparse initializers" if self.sparse else ""
+        batch = "any batch size" if self.batched else "the example's shapes only"
+        return (
+            f"wrote {self.path}: {self.size:,} bytes (opset {self.opset}, {batch}{saved}); ONNX "
+            f"Runtime and PyTorch differ by {self.difference:.1e} of the largest output"
+        )
+
+
+def export_onnx(
+    model: nn.Module,
+    example_inputs: Any,
+    path: str | PathLike[str],
+    *,
+    notes: Mapping[str, str] | None = None,
+) -> Exported:
+    """Write a model, compacted as a rule, as ONNX, once ONNX Runtime agrees with PyTorch on it.
+
+    The batch stays open where the model's first dimension is one. Weights that are mostly zero
+    are stored as sparse initializers. The file is checked by ``onnx.checker`` and run against
+    PyTorch on random inputs before it is put in place; outputs that differ by more than 1e-5 of
+    the largest are an error. ``notes`` become the file's metadata: what its inputs are, say. Needs
+    ``pip install 'trellis-prune[onnx]'``.
+
+    >>> import tempfile, trellis
+    >>> small = trellis.compact(nn.Linear(4, 2), torch.zeros(1, 4))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     written = export_onnx(small, torch.zeros(1, 4), Path(folder, "model.onnx"))
+    ...     written.batched, written.difference < 1e-5, written.path.stat().st_size == written.size
+    (True, True, True)
+    """
+    onnx = needed("onnx")
+    target = Path(path)
+    check_writable(target)
+    model = unwrapped(model)
+    check_model(model, "repair it before exporting")
+
+    def written(seen: nn.Module) -> tuple[bytes, Exported]:
+        given = one_sample(seen, as_inputs(seen, example_inputs))
+        program, batched = exported(seen, given, of=model)
+        try:
+            with alone(model):
+                proto = torch.onnx.export(program, dynamo=True, verbose=False).model_proto  # type: ignore[union-attr]
+        except Exception as error:
+            raise TrellisError(
+                f"PyTorch cannot write {type(model).__name__} as ONNX: {_first(error)}"
+            ) from error
+        _tidy(proto)
+        onnx.helper.set_model_props(proto, dict(notes or {}))
+        zeros = _zeros(onnx, proto)
+        dense_size = len(proto.SerializeToString())
+        # ONNX's own inference of shapes does not look into sparse initializers.
+        onnx.checker.check_model(proto, full_check=True)
+        sparse = sparsify(proto)
+        onnx.checker.check_model(proto)
+        data = proto.SerializeToString()
+        difference = _difference(seen, given, data, batched)
+        opset = next(o.version for o in proto.opset_import if o.domain == "")
+        size = len(data)
+        return data, Exported(target, size, dense_size, sparse, zeros, difference, opset, batched)
+
+    with _quiet(), torch.no_grad():
+        data, found = on_plain(model, written)
+    with replacing(target) as [draft]:
+        draft.write_bytes(data)
+    return found
+
+
+def _tidy(proto: Any) -> None:
+    """Leave out the exporter's notes (stack traces of the machine it ran on), and call the
+    batch by its name."""
+    graph = proto.graph
+    del proto.metadata_props[:]
+    for part in [graph, *graph.node, *graph.input, *graph.output, *graph.initializer]:
+        del part.metadata_props[:]
+        part.doc_string = ""
+    for function in proto.functions:
+        for part in [function, *function.node]:
+            del part.metadata_props[:]
+            part.doc_string = ""
+    del graph.value_info[:]
+    proto.doc_string = ""
+    symbols = {
+        dim.dim_param
+        for value in graph.input
+        for dim in value.type.tensor_type.shape.dim
+        if dim.dim_param
+    }
+    if len(symbols) == 1:
+        (symbol,) = symbols
+        for value in [*graph.input, *graph.output]:
+            for dim in value.type.tensor_type.shape.dim:
+                if dim.dim_param == symbol:
+                    dim.dim_param = "batch"
+
+
+def _zeros(onnx: Any, proto: Any) -> float:
+    """The part of all floating-point weights that is zero."""
+    arrays = [onnx.numpy_helper.to_array(t) for t in proto.graph.initializer]
+    weights = [a for a in arrays if a.dtype.kind == "f" and a.ndim > 1]
+    total = sum(a.size for a in weights)
+    return sum(int((a == 0).sum()) for a in weights) / total if total else 0.0
+
+
+def _difference(model: nn.Module, inputs: tuple[Any, ...], data: bytes, batched: bool) -> float:
+    """Run both on random inputs, and raise unless they agree."""
+    runtime = needed("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise TrellisError(f"ONNX Runtime cannot load the network: {_first(error)}") from error
+    worst = 0.0
+    for batch in (1, 3) if batched else (1,):
+        given = _random(inputs, batch if batched else None)
+        expected = _tensors(model(*given))
+        check_outputs(expected, "look for a division by zero or an overflow before exporting")
+        flat = [x for x in pytree.tree_leaves(given) if isinstance(x, Tensor)]
+        names = [value.name for value in session.get_inputs()]
+        if len(names) > len(flat):
+            raise TrellisError(f"the ONNX network wants inputs {names}; the model has {len(flat)}")
+        feeds = {n: x.detach().cpu().numpy() for n, x in zip(names, flat, strict=False)}
+        try:
+            found = [torch.as_tensor(y) for y in session.run(None, feeds)]
+        except Exception as error:
+            raise TrellisError(f"ONNX Runtime cannot run the network: {_first(error)}") from error
+        worst = max(worst, _apart(expected, found))
+    if not worst <= NEAR:
+        raise TrellisError(
+            f"ONNX Runtime and PyTorch differ by {worst:.2g} of the largest output, more than "
+            f"{NEAR:g}: nothing was written"
+        )
+    return worst
+
+
+def _random(inputs: tuple[Any, ...], batch: int | None) -> tuple[Any, ...]:
+    generator = torch.Generator().manual_seed(2)
+
+    def draw(x: Any) -> Any:
+        if not isinstance(x, Tensor):
+            return x
+        shape = x.shape if batch is None else (batch, *x.shape[1:])
+        if x.is_floating_point():
+            return torch.randn(shape, generator=generator).to(x)
+        return x.expand(shape).contiguous()
+
+    return tuple(pytree.tree_map(draw, inputs))
+
+
+def _apart(expected: Sequence[Tensor], found: Sequence[Tensor]) -> float:
+    if [tuple(y.shape) for y in expected] != [tuple(y.shape) for y in found]:
+        return float("inf")
+    worst = 0.0
+    for want, have in zip(expected, found, strict=True):
+        if want.numel():
+            wide, other = want.cpu().double(), have.double()
+            top = float(torch.where(wide.isfinite(), wide, 0.0).abs().max())
+            gap = torch.where(wide == other, 0.0, (wide - other).abs())  # of two infinities none
+            far = float(gap.nan_to_num(nan=torch.inf).max())
+            worst = max(worst, far / top if top else far)
+    return worst
+
+
+def _tensors(result: Any) -> list[Tensor]:
+    return [y for y in pytree.tree_leaves(result) if isinstance(y, Tensor)]
+
+
+def _first(error: Exception) -> str:
+    """The line of a long message that says what was wrong."""
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    return f"{type(cause).__name__}: {(lines or [''])[0]:.300}"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the exporter's remarks on packages that are not installed."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+__all__ = ["Exported", "export_onnx"]

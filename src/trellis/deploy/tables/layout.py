@@ -1,0 +1,261 @@
+"""Where each unit lies in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .network import Block, Ids, Network, Reals, flat
+
+# Only units that an output depends on get a place.
+
+
+def keep_live(net: Network) -> None:
+    """Drop, in place, every row that reaches no output. Unit numbers stay what they were; a
+    block's ``places`` say which of its rows are left."""
+    needed = np.zeros(net.units, bool)
+    for signal in net.outputs:
+        needed[flat(signal)] = True
+    kept: list[Block] = []
+    for block in reversed(net.blocks):
+        rows = needed[block.first : block.first + block.rows]
+        if not rows.any():
+            continue
+        terms = np.repeat(rows, block.fan)
+        block.starts = np.r_[0, np.cumsum(block.fan[rows])]
+        block.reads, block.weights = block.reads[terms], block.weights[terms]
+        if block.others is not None:
+            block.others = block.others[terms]
+            needed[block.others] = True
+        block.bias, block.places = block.bias[rows], block.places[rows]
+        needed[block.reads] = True
+        kept.append(block)
+    net.blocks = kept[::-1]
+
+
+def units_of(block: Block) -> Ids:
+    """Numbers of the rows that are left."""
+    return block.first + block.places
+
+
+# Rows with the same weights, which read at the same distances, are one group.
+
+
+@dataclass(eq=False)
+class Groups:
+    """The rows of a block by group: ``fan`` terms each, ``count`` rows ("instances") each.
+
+    Term t of instance n reads address ``terms[t] + offsets[n]``; a group's first term is 0.
+    Groups come with ascending fan, so that a loop over terms keeps its length for long.
+    """
+
+    fan: Ids  # (groups,)
+    count: Ids  # (groups,)
+    bias: Reals  # (groups,)
+    terms: Ids  # (Σ fan,), or (Σ fan, 2) of dots
+    weights: Reals  # (Σ fan,)
+    offsets: Ids  # (Σ count,)
+    rows: Ids  # (Σ count,): which row of the block each instance is
+
+
+def grouped(block: Block, address: Ids) -> Groups:
+    """Group a block's rows, given where every unit lies."""
+    parts: list[Groups] = []
+    fan = block.fan
+    for width in np.unique(fan):
+        parts.append(_of_width(block, address, np.flatnonzero(fan == width), int(width)))
+    return Groups(
+        *(
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("fan", "count", "bias", "terms", "weights", "offsets", "rows")
+        )
+    )
+
+
+def _of_width(block: Block, address: Ids, rows: Ids, width: int) -> Groups:
+    at = block.starts[rows][:, None] + np.arange(width)  # (rows, width)
+    reads, weights = address[block.reads[at]], block.weights[at].astype(np.float32)
+    bias = block.bias[rows].astype(np.float32)
+    if width and block.others is None:  # in order of address, whichever order they came in
+        order = np.argsort(reads, axis=1, kind="stable")
+        reads = np.take_along_axis(reads, order, axis=1)
+        weights = np.take_along_axis(weights, order, axis=1)
+    elif width:
+        assert block.others is not None
+        reads = np.stack([reads, address[block.others[at]]], axis=2).reshape(len(rows), -1)
+    first = reads[:, 0] if width else np.zeros(len(rows), np.int64)
+    relative = reads - first[:, None]
+    key = np.ascontiguousarray(
+        np.concatenate(
+            [
+                relative.astype(np.int32),
+                (weights + np.float32(0)).view(np.int32),  # −0.0 is 0.0
+                (bias + np.float32(0)).view(np.int32)[:, None],
+            ],
+            axis=1,
+        )
+    )
+    void = key.view(np.dtype((np.void, key.shape[1] * 4)))[:, 0]
+    _, sample, member = np.unique(void, return_index=True, return_inverse=True)
+    count = np.bincount(member)
+    lowest = np.full(len(count), np.iinfo(np.int64).max)
+    np.minimum.at(lowest, member, first)
+    rank = np.empty(len(count), np.int64)
+    order = np.lexsort((lowest, count))  # equal counts together, then by address
+    rank[order] = np.arange(len(count))
+    instances = np.lexsort((first, rank[member]))
+    sample = sample[order]
+    shape = (-1,) if block.others is None else (-1, 2)
+    return Groups(
+        np.full(len(order), width), count[order], bias[sample].astype(np.float64),
+        relative[sample].reshape(shape), weights[sample].reshape(-1).astype(np.float64),
+        first[instances], rows[instances],
+    )  # fmt: skip
+
+
+def bits(groups: Groups) -> float:
+    """About how many bits the groups take in a file, to choose between layouts."""
+    gap = np.abs(np.diff(groups.offsets, prepend=0))
+    return float(20 * len(groups.fan) + 12 * len(groups.weights) + (1 + 2 * np.log2(1 + gap)).sum())
+
+
+_MANY = 2_000_000  # terms beyond which only few layouts are tried
+
+
+@dataclass(eq=False)
+class Layout:
+    """``address`` of every unit (−1 where it has none) and how much room there is in all."""
+
+    address: Ids
+    size: int
+    groups: list[Groups]  # of each block, by these addresses
+
+
+def laid_out(net: Network) -> Layout:
+    """Inputs first, as they come; then the blocks, memory being reused once it is read.
+
+    The units of a block lie either packed, in the order in which they are computed, or on a grid
+    along whose axes their readers can share one table. Whichever makes the readers' groups
+    smaller is taken, packed where it makes no difference.
+    """
+    inputs = net.input_units
+    address = np.full(net.units, -1, np.int64)
+    address[:inputs] = np.arange(inputs)
+    base = inputs
+    for block in net.blocks:  # provisional: until its layout is chosen, a block lies as it came
+        address[units_of(block)] = base + block.places
+        base += int(np.prod(block.shape))
+    sizes: list[int] = []
+    relative: list[Ids] = []
+    for number, block in enumerate(net.blocks):
+        if block.adds:  # to what lies there already
+            continue
+        start = int(address[units_of(block)].min())
+        places = _chosen(net, number, block, address, start)
+        address[units_of(block)] = start + places
+        relative.append(places)
+        sizes.append(int(places.max()) + 1)
+    bases, size = _packed(net, sizes)
+    fresh = [block for block in net.blocks if not block.adds]
+    for block, places, begin in zip(fresh, relative, bases, strict=True):
+        address[units_of(block)] = begin + places
+    return Layout(address, size, [grouped(block, address) for block in net.blocks])
+
+
+def _chosen(net: Network, number: int, block: Block, address: Ids, start: int) -> Ids:
+    own = grouped(block, address)
+    packed = np.empty(block.rows, np.int64)
+    packed[own.rows] = np.arange(block.rows)
+    units = units_of(block)
+    mine = np.zeros(net.units, bool)
+    mine[units] = True
+    readers = [reader for reader in net.blocks[number + 1 :] if mine[reader.reads].any()
+               or (reader.others is not None and mine[reader.others].any())]  # fmt: skip
+    shared = [
+        reader
+        for reader in readers
+        if reader.rows > 1 and reader.rows * 2 > len(reader.reads) // 64
+    ]
+    if not shared:
+        return packed
+    terms = sum(len(reader.reads) for reader in readers)
+    best, least = packed, np.inf
+    for places in _candidates(block, packed, few=terms > _MANY):
+        trial = address.copy()
+        trial[units] = start + places
+        cost = sum(bits(grouped(reader, trial)) for reader in readers)
+        cost += 0.02 * int(places.max())  # room costs a little
+        if cost < least:
+            best, least = places, cost
+    return best
+
+
+def _candidates(block: Block, packed: Ids, few: bool) -> Iterator[Ids]:
+    yield packed
+    index = np.stack(np.unravel_index(block.places, block.shape))  # (dims, rows)
+    index = index[[d for d in range(len(index)) if len(np.unique(index[d])) > 1]]
+    dims = len(index)
+    for inner in range(dims - 1, -1, -1):
+        outer = [d for d in range(dims) if d != inner]
+        yield _grid(index, [], [*outer, inner])
+        if few:
+            continue
+        for split in outer:
+            rest = [d for d in outer if d != split]
+            if rest:
+                yield _grid(index, [split], [*rest, inner])
+
+
+def _grid(index: Ids, split: list[int], order: list[int]) -> Ids:
+    """Row-major along ``order``, gaps closed; apart for each index of the ``split`` dimension."""
+    if not split:
+        return _dense(index[order])
+    places = np.empty(index.shape[1], np.int64)
+    base = 0
+    for value in np.unique(index[split[0]]):
+        part = index[split[0]] == value
+        within = _dense(index[order][:, part])
+        places[part] = base + within
+        base += int(within.max()) + 1
+    return places
+
+
+def _dense(index: Ids) -> Ids:
+    place = np.zeros(index.shape[1], np.int64)
+    for row in index:
+        used, where = np.unique(row, return_inverse=True)
+        place = place * len(used) + where
+    return place
+
+
+def _packed(net: Network, sizes: list[int]) -> tuple[list[int], int]:
+    """First fit, in order of time: a block's memory is free after its last reader."""
+    owner = np.full(net.units, -1, np.int64)
+    made = [number for number, block in enumerate(net.blocks) if not block.adds]  # when
+    for home, number in enumerate(made):
+        owner[units_of(net.blocks[number])] = home
+    last = list(made)
+    for number, block in enumerate(net.blocks):
+        for reads in (block.reads, block.others, units_of(block)):
+            if reads is not None:
+                for source in np.unique(owner[reads]):
+                    if source >= 0:
+                        last[source] = max(last[source], number)
+    for signal in net.outputs:
+        for source in np.unique(owner[flat(signal)]):
+            if source >= 0:
+                last[source] = len(net.blocks)
+    bases: list[int] = []
+    top = net.input_units
+    for home, size in enumerate(sizes):
+        busy = sorted((bases[i], bases[i] + sizes[i]) for i in range(home) if last[i] >= made[home])
+        begin = net.input_units
+        for low, high in busy:
+            if low - begin >= size:
+                break
+            begin = max(begin, high)
+        bases.append(begin)
+        top = max(top, begin + size)
+    return bases, top

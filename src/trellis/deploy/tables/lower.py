@@ -1,0 +1,241 @@
+"""From an exported graph to units: each node's operation is written out, none is run."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, fx, nn
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils import _pytree as pytree
+
+from ...errors import TrellisError
+from ...graph.export import decompose, export, mutates, on_plain
+from ...graph.interpreter import SILENT, where
+from ...graph.registry import MOVES, aten, key
+from ...graph.trellis import as_inputs, one_sample, unwrapped
+from . import rules as _rules  # noqa: F401  (registers the lowerings)
+from .fold import fold
+from .form import Step, Tables
+from .layout import Groups, keep_live, laid_out, units_of
+from .network import LOWERINGS, Block, Ids, Network, Signal, flat
+from .slabs import cut
+
+# One unit in, the same unit out.
+_SAME = set(
+    aten(
+        "to _to_copy float clone contiguous detach alias lift_fresh dropout dropout_ "
+        "feature_dropout alpha_dropout type_as"
+    )
+)
+_MOVES = MOVES | set(aten("cat stack concat hstack vstack"))
+
+
+class UnknownOperation(TrellisError):
+    """An operation that sparse tables do not have."""
+
+
+def lowered(model: nn.Module, example_inputs: Any) -> Network:
+    """Every unit of a model, masked, baked or compacted, with what it reads.
+
+    >>> net = lowered(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), torch.zeros(1, 2))
+    >>> [(block.kind, block.act.name, block.rows) for block in net.blocks]
+    [('sum', 'none', 3), ('sum', 'none', 3), ('sum', 'relu', 3)]
+    """
+    model = unwrapped(model)
+
+    def walked(seen: nn.Module) -> Network:
+        with torch.no_grad():
+            given = one_sample(seen, as_inputs(seen, example_inputs))
+            program = export(seen, given, of=model)
+            if not mutates(program):
+                with suppress(UnknownOperation):
+                    return _Walk(program, given).run()
+            return _Walk(decompose(program, model), given).run()
+
+    return on_plain(model, walked)
+
+
+class _Walk:
+    def __init__(self, program: ExportedProgram, inputs: Sequence[Any]) -> None:
+        self.program = program
+        self.inputs = pytree.tree_leaves(tuple(inputs))
+        self.net = Network()
+        self.values: dict[fx.Node, Any] = {}
+
+    def run(self) -> Network:
+        specs = {spec.arg.name: spec for spec in self.program.graph_signature.input_specs}
+        waiting = list(self.inputs)
+        for node in self.program.graph.nodes:
+            if node.op == "placeholder":
+                self.values[node] = self.placeholder(specs[node.name], waiting)
+            elif node.op == "get_attr":
+                value: Any = self.program.graph_module
+                for part in str(node.target).split("."):
+                    value = getattr(value, part)
+                self.values[node] = value.detach() if isinstance(value, Tensor) else value
+            elif node.op == "call_function":
+                self.values[node] = self.call(node)
+            elif node.op == "output":
+                self.finish(node)
+        return self.net
+
+    def placeholder(self, spec: Any, waiting: list[Any]) -> Any:
+        if spec.kind == InputKind.USER_INPUT:
+            value = waiting.pop(0)
+            if not isinstance(value, Tensor):
+                return value
+            if not value.is_floating_point():
+                raise TrellisError(
+                    f"an input of type {value.dtype}: sparse tables read floats; "
+                    "export ONNX instead (trellis export onnx)"
+                )
+            return self.net.input(tuple(value.shape))
+        held = spec.kind == InputKind.PARAMETER or (
+            spec.kind == InputKind.BUFFER and spec.persistent
+        )
+        source = self.program.state_dict if held else self.program.constants
+        return source[spec.target].detach().cpu()
+
+    def call(self, node: fx.Node) -> Any:
+        args: Any = list(fx.map_arg(node.args, lambda n: self.values[n]))
+        kwargs: Any = dict(fx.map_arg(node.kwargs, lambda n: self.values[n]))
+        if node.target is operator.getitem:
+            if not isinstance(args[0], list | tuple):
+                raise UnknownOperation(f"sparse tables have one result of {where(node)} alone")
+            return args[0][args[1]]
+        name = key(node.target)
+        if name in SILENT:
+            return None
+        found = pytree.tree_leaves([args, kwargs])
+        if name == "aten::sym_size":
+            return args[0].shape[args[1]]
+        if not any(isinstance(value, Signal) for value in found):
+            if "device" in kwargs:
+                kwargs["device"] = "cpu"
+            return node.target(*args, **kwargs)  # type: ignore[operator]
+        try:
+            return self.apply(node, name, args, kwargs)
+        except UnknownOperation:
+            raise
+        except TrellisError as error:
+            raise TrellisError(
+                f"sparse tables do not have {error}, met in {where(node)}: "
+                "export ONNX instead (trellis export onnx)"
+            ) from error
+        except (TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
+            raise UnknownOperation(
+                f"sparse tables have no such form of the operation {where(node)} "
+                f"({error}): export ONNX instead (trellis export onnx)"
+            ) from error
+
+    def apply(self, node: fx.Node, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+        if name in _SAME:
+            return args[0]
+        if name in ("aten::constant_pad_nd", "aten::pad"):
+            return self.padded(*args, **kwargs)
+        if name in _MOVES:
+            moved = node.target(*self.ids(args), **self.ids(kwargs))  # type: ignore[operator]
+            return pytree.tree_map(lambda v: Signal(v) if isinstance(v, Tensor) else v, moved)
+        function: Callable[..., Any] | None = LOWERINGS.get(name)
+        if function is None:
+            raise UnknownOperation(
+                f"sparse tables do not have the operation {where(node)}: "
+                "export ONNX instead (trellis export onnx)"
+            )
+        return function(self.net, *args, **kwargs)
+
+    def ids(self, value: Any) -> Any:
+        """Signals as their unit numbers; constants among them become units of their own."""
+
+        def numbered(v: Any) -> Any:
+            if isinstance(v, Signal):
+                return v.ids
+            if isinstance(v, Tensor) and v.is_floating_point():
+                return self.net.constant(v).ids
+            return v
+
+        return pytree.tree_map(numbered, value)
+
+    def padded(self, x: Signal, pad: Sequence[int], *rest: Any, **named: Any) -> Signal:
+        mode = rest[0] if rest and isinstance(rest[0], str) else named.get("mode", "constant")
+        if mode != "constant":
+            ids = nn.functional.pad(x.ids.double(), list(pad), mode=mode).long()
+            return Signal(ids)
+        number = [v for v in rest if isinstance(v, int | float)] or [named.get("value") or 0.0]
+        filler = self.net.constant(torch.tensor([float(number[0])]))
+        return Signal(nn.functional.pad(x.ids, list(pad), value=int(filler.ids[0])))
+
+    def finish(self, node: fx.Node) -> None:
+        specs = self.program.graph_signature.output_specs
+        for value, spec in zip(node.args[0], specs, strict=True):  # type: ignore[arg-type]
+            if spec.kind != OutputKind.USER_OUTPUT or not isinstance(value, fx.Node):
+                continue
+            result = self.values[value]
+            if isinstance(result, Tensor):
+                result = self.net.constant(result)
+            if isinstance(result, Signal):
+                self.net.outputs.append(result)
+        if not self.net.outputs:
+            raise TrellisError("the model returns nothing that sparse tables could compute")
+
+
+# A model's tables.
+
+
+def tables(model: nn.Module, example_inputs: Any) -> Tables:
+    """The sparse form of a model, values in fp32.
+
+    The model may be masked, baked or compacted: connections that are zero, units that no input
+    reaches and units that reach no output all vanish, and its outputs stay the same.
+
+    >>> import torch
+    >>> layer = nn.Linear(3, 2)
+    >>> with torch.no_grad():
+    ...     _ = layer.weight.copy_(torch.tensor([[0.0, 2.0, 0.0], [0.0, 0.0, 0.0]]))
+    >>> found = tables(layer, torch.zeros(1, 3))
+    >>> found.weights, found.units, found.inputs, found.outputs
+    (1, 2, ((3,),), ((2,),))
+    """
+    net = lowered(model, example_inputs)
+    for signal in (*net.inputs, *net.outputs):
+        if not signal.shape or signal.shape[0] != 1:
+            raise TrellisError(
+                f"an input or output has the shape {signal.shape}: sparse tables want a batch of "
+                "one sample, of which each dimension behind the first is a unit's place"
+            )
+    fold(net)
+    keep_live(net)
+    if any(not np.isfinite(block.weights).all() or not np.isfinite(block.bias).all()
+           for block in net.blocks):  # fmt: skip
+        raise TrellisError("the model holds a weight or bias that is not finite")
+    cut(net)
+    layout = laid_out(net)
+    steps = [
+        _step(block, groups, layout.address)
+        for block, groups in zip(net.blocks, layout.groups, strict=True)
+    ]
+    results = np.concatenate([layout.address[flat(signal)] for signal in net.outputs])
+    return Tables(
+        tuple(signal.shape[1:] for signal in net.inputs),
+        tuple(signal.shape[1:] for signal in net.outputs),
+        layout.size, tuple(steps), results,
+    )  # fmt: skip
+
+
+def _step(block: Block, groups: Groups, address: Ids) -> Step:
+    dots = block.kind == "dot"
+    empty = np.zeros(0, np.int64)
+    return Step(
+        block.kind, block.act, groups.fan, groups.count, groups.bias.astype(np.float32),
+        np.ones(len(groups.fan), np.float32),
+        groups.terms[:, 0] if dots else groups.terms,
+        groups.terms[:, 1] if dots else empty,
+        np.zeros(0, np.float32) if block.kind == "max" else groups.weights.astype(np.float32),
+        groups.offsets, address[units_of(block)][groups.rows], block.adds,
+    )  # fmt: skip

@@ -1,0 +1,143 @@
+"""Products with constants: linear, matmul, einsum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ....errors import TrellisError
+from ..network import Ids, Network, Signal, flat, lowers
+
+
+def contract(net: Network, weight: Tensor, letters: str, x: Signal, own: str, out: str) -> Signal:
+    """einsum(f"{letters},{own}->{out}", weight, x) for a constant and a signal.
+
+    Terms are written for the weight's non-zero entries alone, each times the dimensions that only
+    x has. ``letters`` has no letter twice, nor has ``own``.
+    """
+    sizes = dict(zip(own, x.shape, strict=True)) | dict(zip(letters, weight.shape, strict=True))
+    free = [letter for letter in own if letter not in letters]
+    entries = torch.nonzero(weight)  # (entries, letters)
+    values = weight[tuple(entries.T)].double().numpy()
+    many = math.prod(sizes[letter] for letter in free)
+    net_terms = len(values) * many
+    place: dict[str, Ids] = {
+        letter: entries[:, i].numpy()[:, None] for i, letter in enumerate(letters)
+    }
+    grid = np.unravel_index(np.arange(many), [sizes[letter] for letter in free]) if free else ()
+    place |= {letter: index[None, :] for letter, index in zip(free, grid, strict=True)}
+    full = (len(values), many)
+    reads = flat(x)[_flat(place, own, sizes, full)]
+    rows = _flat(place, out, sizes, full)
+    weights = np.broadcast_to(values[:, None], full).reshape(-1)
+    assert len(reads) == net_terms
+    return net.sums(tuple(sizes[letter] for letter in out), rows, reads, weights)
+
+
+def _flat(place: dict[str, Ids], letters: str, sizes: dict[str, int], full: tuple[int, int]) -> Ids:
+    index = np.zeros((1, 1), np.int64)
+    for letter in letters:
+        index = index * sizes[letter] + place[letter]
+    return np.broadcast_to(index, full).reshape(-1)
+
+
+def multiply(net: Network, x: Signal, own: str, y: Signal, other: str, out: str) -> Signal:
+    """einsum of two signals: sums of products of units."""
+    sizes = dict(zip(own, x.shape, strict=True)) | dict(zip(other, y.shape, strict=True))
+    letters = list(dict.fromkeys(own + other))
+    many = math.prod(sizes[letter] for letter in letters)
+    grid = np.unravel_index(np.arange(many), [sizes[letter] for letter in letters])
+    place = {letter: index[None, :] for letter, index in zip(letters, grid, strict=True)}
+    full = (1, many)
+    return net.dots(
+        tuple(sizes[letter] for letter in out), _flat(place, out, sizes, full),
+        flat(x)[_flat(place, own, sizes, full)], flat(y)[_flat(place, other, sizes, full)],
+    )  # fmt: skip
+
+
+@lowers("linear")
+def linear(net: Network, x: Signal, weight: Any, bias: Any = None) -> Signal:
+    if isinstance(weight, Signal) or isinstance(bias, Signal):
+        raise TrellisError("a linear layer whose weights are computed from the input")
+    own = _letters(len(x.shape) - 1) + "i"
+    y = contract(net, weight, "oi", x, own, own[:-1] + "o") if isinstance(x, Signal) else x
+    return y if bias is None else net.each(y, shift=bias.double().numpy())
+
+
+@lowers("addmm")
+def addmm(net: Network, bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Signal:
+    if isinstance(bias, Signal):
+        raise TrellisError("addmm whose bias is computed from the input")
+    return net.each(matmul(net, a, b), alpha, (beta * bias).double().numpy())
+
+
+@lowers("matmul mm bmm mv dot")
+def matmul(net: Network, a: Any, b: Any) -> Signal:
+    left, right = len(a.shape), len(b.shape)
+    batch = max(left, right) - 2
+    names = _letters(max(batch, 0))
+    own = ("" if left == 1 else names[len(names) - (left - 2) :] + "x") + "y"
+    other = (names[len(names) - (right - 2) :] if right > 2 else "") + ("yz" if right > 1 else "y")
+    out = names + ("x" if left > 1 else "") + ("z" if right > 1 else "")
+    return einsum(net, f"{own},{other}->{out}", [a, b])
+
+
+@lowers("einsum")
+def einsum(net: Network, equation: str, operands: Sequence[Any], path: Any = None) -> Signal:
+    equation = equation.replace(" ", "")
+    if "." in equation:
+        raise TrellisError(f"einsum {equation!r}: write the letters in place of the dots")
+    left, arrow, out = equation.partition("->")
+    names = left.split(",")
+    if not arrow:
+        every = "".join(names)
+        out = "".join(sorted(letter for letter in set(every) if every.count(letter) == 1))
+    parts: list[tuple[str, Any]] = []
+    for name, value in zip(names, operands, strict=True):
+        if len(set(name)) < len(name):
+            raise TrellisError(f"einsum {equation!r}: a letter twice in one operand")
+        parts.append(_broadcast(name, value, names, operands))
+    parts.sort(key=lambda part: not isinstance(part[1], Signal))  # signals first
+    own, x = parts.pop(0)
+    while parts:
+        # The constant that shares most with the signal first: the smallest thing in between.
+        parts.sort(key=lambda part: -len(set(part[0]) & set(own)))
+        letters, value = parts.pop(0)
+        rest = set(out).union(*(name for name, _ in parts)) if parts else set(out)
+        kept = [c for c in dict.fromkeys(out + own + letters) if c in rest and c in own + letters]
+        after = "".join(kept)
+        if isinstance(value, Signal):
+            x = multiply(net, x, own, value, letters, after)
+        else:
+            x = contract(net, value, letters, x, own, after)
+        own = after
+    if own != out:
+        gone = "".join(letter for letter in own if letter not in out)
+        ones = torch.ones([x.shape[own.index(letter)] for letter in gone])
+        x = contract(net, ones, gone, x, own, out)
+    assert isinstance(x, Signal)
+    return x
+
+
+def _broadcast(name: str, value: Any, names: list[str], operands: Sequence[Any]) -> tuple[str, Any]:
+    """Drop dimensions of size one that are larger elsewhere."""
+    larger = {
+        letter
+        for other, operand in zip(names, operands, strict=True)
+        for letter, size in zip(other, operand.shape, strict=True)
+        if size > 1
+    }
+    drop = [i for i, c in enumerate(name) if value.shape[i] == 1 and c in larger]
+    for i in reversed(drop):
+        value = Signal(value.ids.squeeze(i)) if isinstance(value, Signal) else value.squeeze(i)
+        name = name[:i] + name[i + 1 :]
+    return name, value
+
+
+def _letters(n: int) -> str:
+    return "abcdefgh"[:n]

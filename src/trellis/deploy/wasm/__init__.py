@@ -1,0 +1,8 @@
+"""A model as WebAssembly: the same C, and a page that runs it."""
+
+from __future__ import annotations
+
+from .page import Clip, Scene
+from .write import Exported, export_wasm
+
+__all__ = ["Clip", "Exported", "Scene", "export_wasm"]

@@ -1,0 +1,154 @@
+"""A model as a folder of WebAssembly: ``model.wasm``, ``model.mjs``, a README and a page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from ...errors import TrellisError
+from ...files import check_writable, replacing
+from ..prepare import made, prepared
+from ..recording import Recording
+from ..tables.form import Tables
+from .build import built, packaged, toolchain
+from .page import Scene, page
+
+# The README beside exported WebAssembly.
+
+
+_PAGE = "| `index.html` | all of it in one page that needs nothing else: open it from disk |"
+_RECORDED = """\
+
+A recording may have any length; the same C makes of it what the network reads:
+
+```js
+const output = network.recorded(places, frames);  // x y z of each joint, frame after frame
+network.shares(output);                           // how likely each class is
+```
+"""
+
+
+def readme(tables: Tables, size: int, page: bool) -> str:
+    """What the files are, and how to call them."""
+    lines = [
+        "# A pruned network in WebAssembly",
+        "",
+        f"{tables.weights:,} weights ({tables.values}), {tables.uses:,} multiplications an "
+        f"inference; `model.wasm` is {size:,} bytes, needs 128-bit SIMD, and imports nothing.",
+        "",
+        "| file | what it is |",
+        "|---|---|",
+        "| `model.wasm` | tables and kernel, built from the same C as `trellis export c` writes |",
+        "| `model.mjs` | loads it, in a browser or in node |",
+        *([_PAGE] if page else []),
+        "",
+        "```js",
+        'import {openNetwork} from "./model.mjs";',
+        "",
+        'const network = await openNetwork(await (await fetch("model.wasm")).arrayBuffer());',
+        f"network.run(new Float32Array({tables.input_units}));"
+        f"  // a Float32Array of {tables.output_units} outputs",
+        "```",
+    ]
+    lines += ["", "A number that is not finite is a `RangeError`."]
+    if tables.notes.get("recording"):
+        lines.append(_RECORDED.rstrip())
+    return "\n".join([*lines, "", "These files may be used under any licence.", ""])
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written: where, and how many bytes it is."""
+
+    folder: Path
+    weights: int  # that are stored
+    uses: int
+    wasm: int  # bytes of model.wasm
+    page: int | None  # bytes of index.html, recordings aside
+    recordings: int  # bytes of the recordings in it
+    clips: int = 0
+
+    def __str__(self) -> str:
+        told = (
+            f"{self.folder}: {self.weights:,} weights, {self.uses:,} multiplications; "
+            f"model.wasm {self.wasm:,} bytes"
+        )
+        if self.page is None:
+            return told
+        return (
+            f"{told}; index.html {self.page:,} bytes with it, and {self.recordings:,} for "
+            f"{self.clips} recording{'' if self.clips == 1 else 's'} to show"
+        )
+
+
+def write_wasm(
+    tables: Tables, folder: str | os.PathLike[str], scene: Scene | None = None, title: str = ""
+) -> Exported:
+    """Build tables to WebAssembly. The folder is made if need be; other files are left alone."""
+    if scene is not None:
+        _check(tables, scene)
+    toolchain()  # before anything is made
+    module = packaged("model.js") + "\nexport {openNetwork};\n"
+    recordings = 0
+    with made(folder, "WebAssembly") as path:
+        wasm = built(tables)
+        contents = {
+            "model.wasm": wasm,
+            "model.mjs": module.encode(),
+            "README.md": readme(tables, len(wasm), scene is not None).encode(),
+        }
+        if scene is not None:
+            contents["index.html"] = page(tables, wasm, scene, title).encode()
+            recordings = sum(len(clip["data"]) for clip in scene.packed()["clips"])
+        paths = [path / name for name in contents]
+        for target in paths:
+            check_writable(target)
+        with replacing(*paths) as drafts:
+            for draft, content in zip(drafts, contents.values(), strict=True):
+                draft.write_bytes(content)
+    return Exported(
+        path, tables.weights, tables.uses, len(wasm),
+        len(contents["index.html"]) - recordings if scene is not None else None,
+        recordings, len(scene.clips) if scene is not None else 0,
+    )  # fmt: skip
+
+
+def export_wasm(
+    model: nn.Module | Tables, example_inputs: Any, folder: str | os.PathLike[str], *,
+    values: str = "fp32", data: Any = None, classes: Sequence[str] | None = None,
+    recording: Recording | None = None, scene: Scene | None = None,
+    title: str = "A pruned network in the browser",
+) -> Exported:  # fmt: skip
+    """Write a model as WebAssembly, with a module that loads it and, for a `Scene`, a page.
+
+    It is the C of `trellis.export_c`, built with SIMD by the ``ziglang`` package (or clang); model,
+    ``values``, ``data``, ``classes`` and ``recording`` are as there. A page needs the last two: it
+    draws the recordings of the scene and names what happens in them, frame by frame. It works from
+    disk, and fetches nothing.
+    """
+    found = prepared(
+        model, example_inputs, values=values, data=data, classes=classes, recording=recording
+    )
+    return write_wasm(found, folder, scene, title)
+
+
+def _check(tables: Tables, scene: Scene) -> None:
+    if not (tables.notes.get("classes") and tables.notes.get("recording")):
+        raise TrellisError("a scene is for a model with classes and a recording: give both")
+    joints = len(tables.notes["recording"]["joints"])
+    if not scene.clips:
+        raise TrellisError("the scene has no clips: give at least one recording to show")
+    for clip in scene.clips:
+        if clip.frames.ndim != 3 or clip.frames.shape[1:] != (joints, 3) or not len(clip.frames):
+            raise TrellisError(
+                f"clip {clip.name!r} has the shape {clip.frames.shape}; (frames, {joints}, 3) is "
+                "expected"
+            )
+    places = {joint for bone in scene.bones for joint in bone}
+    if len(scene.branches) != joints or not places <= set(range(joints)):
+        raise TrellisError(f"the scene's bones and branches are not those of {joints} joints")

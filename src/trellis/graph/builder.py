@@ -1,0 +1,311 @@
+"""The vocabulary in which rules are written: a builder that appends steps.
+
+A rule receives the builder and the operation's arguments (signals, weights, tensors, numbers)
+and returns signals. It never sees an algebra, a mask or a gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from . import steps
+from .differences import Differences, Digits, digits_of, moved_back, same, varying
+from .steps import Signal, Weight
+from .windows import Window
+
+S = TypeVar("S", bound=steps.Step)
+TRUE = torch.ones((), dtype=torch.bool)
+
+
+def invert(index: Tensor, size: int) -> Tensor:
+    """Which flat places of ``index`` hold each value 0..size−1: (size, fan), padded with −1.
+
+    >>> invert(torch.tensor([1, -1, 1, 0]), 2)
+    tensor([[ 3, -1],
+            [ 0,  2]])
+    """
+    flat = index.reshape(-1)
+    places = torch.nonzero(flat >= 0)[:, 0]
+    values = flat[places]
+    order = torch.sort(values, stable=True).indices
+    values, places = values[order], places[order]
+    counts = torch.bincount(values, minlength=size)
+    fan = int(counts.max()) if len(values) else 1
+    starts = torch.cumsum(counts, 0) - counts
+    inverse = torch.full((size, max(fan, 1)), -1, dtype=torch.int64)
+    inverse[values, torch.arange(len(values)) - starts[values]] = places
+    return inverse
+
+
+class Builder:
+    """Appends steps; each method returns the signal it made."""
+
+    def __init__(self) -> None:
+        self.steps: list[steps.Step] = []
+        self.driven: set[int] = set()  # signals that come from an input of the model
+        self.differences = Differences(self)
+        # Softmaxes: along which digits they sum to one, and the constant with the same zeros.
+        self.shares: dict[int, tuple[Digits, Signal]] = {}
+        # Inputs that are looked up in a table, and how many rows it has. See :mod:`.tokens`.
+        self.vocabularies: dict[int, int] = {}
+        self.one_row = False  # whether a token is the one row that the example says, or any
+
+    def signal(
+        self, shape: Sequence[int], blocked: Tensor | None = None, example: Tensor | None = None
+    ) -> Signal:
+        return Signal(len(self.steps), tuple(int(n) for n in shape), blocked, example)
+
+    def add(self, step: S) -> Signal:
+        self.steps.append(step)
+        from_input = isinstance(step, steps.Source) and step.depends
+        if from_input or any(x.id in self.driven for x in step.operands):
+            self.driven.add(step.out.id)
+        return step.out
+
+    # -- sources ---------------------------------------------------------------------------
+
+    def input(self, shape: Sequence[int], example: Tensor | None = None) -> Signal:
+        return self.add(steps.Source(self.signal(shape, example=example), True, TRUE))
+
+    def constant(self, value: Tensor) -> Signal:
+        """A constant tensor as a signal that no input reaches."""
+        value = value.cpu()
+        out = self.signal(value.shape, minus_infinity(value))
+        varies = tuple(varying(value, value.ndim))
+        return self.add(steps.Source(out, False, value != 0, varies=varies))
+
+    def nothing(self, shape: Sequence[int]) -> Signal:
+        """Zero everywhere."""
+        return self.add(steps.Source(self.signal(shape), False, ~TRUE))
+
+    def parameter(self, weight: Weight) -> Signal:
+        """A parameter that is only added or normalised: constant, not zero."""
+        varies = _wide(weight.shape)
+        return self.add(steps.Source(self.signal(weight.shape), False, TRUE, varies=varies))
+
+    def lift(self, weight: Weight) -> Signal:
+        """A parameter as a signal: the constant one times each entry."""
+        n = math.prod(weight.shape)
+        one = self.add(steps.Source(self.signal((n, 1, 1)), False, TRUE, lifts=True))
+        flat = weight.moved(lambda t: t.reshape(n, 1, 1))
+        return self.reshape(
+            self.add(steps.Contract(self.signal((n, 1, 1)), one, flat)), weight.shape
+        )
+
+    # -- wires -----------------------------------------------------------------------------
+
+    def reshape(self, x: Signal, shape: Sequence[int]) -> Signal:
+        if tuple(shape) == x.shape:
+            return x
+        blocked = None if x.blocked is None else x.blocked.expand(x.shape).reshape(tuple(shape))
+        return self.add(steps.Reshape(self.signal(shape, blocked), x))
+
+    def permute(self, x: Signal, dims: Sequence[int]) -> Signal:
+        dims = tuple(d % x.ndim for d in dims)
+        if dims == tuple(range(x.ndim)):
+            return x
+        blocked = None if x.blocked is None else x.blocked.expand(x.shape).permute(dims)
+        shape = [x.shape[d] for d in dims]
+        return self.add(steps.Permute(self.signal(shape, blocked), x, dims))
+
+    def expand(self, x: Signal, shape: Sequence[int]) -> Signal:
+        """Broadcast to ``shape``, new dimensions in front, as torch does."""
+        shape = tuple(shape)
+        x = self.reshape(x, (1,) * (len(shape) - x.ndim) + x.shape)
+        full = tuple(
+            have if want == -1 else want for have, want in zip(x.shape, shape, strict=True)
+        )
+        if full == x.shape:
+            return x
+        return self.add(steps.Expand(self.signal(full, x.blocked), x))
+
+    def gather(self, x: Signal, dim: int, index: Tensor, window: Window | None = None) -> Signal:
+        """Along ``dim`` read the places ``index`` (1-D or 2-D, −1 for nothing)."""
+        dim %= x.ndim
+        index = index.cpu().to(torch.int64)
+        blocked = None
+        if x.blocked is not None:
+            flat = x.blocked.expand(x.shape).index_select(dim, index.reshape(-1).clamp(min=0))
+            blocked = flat.reshape(x.shape[:dim] + tuple(index.shape) + x.shape[dim + 1 :])
+        shape = x.shape[:dim] + tuple(index.shape) + x.shape[dim + 1 :]
+        out = self.signal(shape, blocked)
+        return self.add(steps.Gather(out, x, dim, index, invert(index, x.shape[dim]), window))
+
+    def cat(self, xs: Sequence[Signal], dim: int) -> Signal:
+        dim %= xs[0].ndim
+        shape = list(xs[0].shape)
+        shape[dim] = sum(x.shape[dim] for x in xs)
+        blocked = None
+        if any(x.blocked is not None for x in xs):
+            none = torch.zeros((), dtype=torch.bool)
+            parts = [(none if x.blocked is None else x.blocked).expand(x.shape) for x in xs]
+            blocked = torch.cat(parts, dim)
+        return self.add(steps.Cat(self.signal(shape, blocked), tuple(xs), dim))
+
+    def join(self, *xs: Signal) -> Signal:
+        """Elementwise sum with broadcasting."""
+        shape = torch.broadcast_shapes(*(x.shape for x in xs))
+        parts = tuple(self.expand(x, shape) for x in xs)
+        blocked = None
+        for x in parts:
+            if x.blocked is not None:
+                blocked = x.blocked if blocked is None else blocked | x.blocked
+        return self.add(steps.Join(self.signal(shape, blocked), parts))
+
+    def reduce(self, x: Signal, dims: Sequence[int], keepdim: bool = False) -> Signal:
+        dims = tuple(sorted({d % x.ndim for d in dims})) if x.ndim else ()
+        if not dims:
+            return x
+        shape = [n for d, n in enumerate(x.shape) if d not in dims]
+        out = self.add(steps.Reduce(self.signal(shape), x, dims))
+        kept = [1 if d in dims else n for d, n in enumerate(x.shape)]
+        return self.reshape(out, kept) if keepdim else out
+
+    def mix(self, x: Signal, dims: Sequence[int]) -> Signal:
+        dims = tuple(sorted({d % x.ndim for d in dims}))
+        share = 1.0
+        for d in dims:
+            share /= x.shape[d]
+        return self.add(steps.Mix(self.signal(x.shape), x, dims, share))
+
+    # -- constants and products ------------------------------------------------------------
+
+    def bias(self, x: Signal, nonzero: Tensor = TRUE) -> Signal:
+        """Add a constant; ``nonzero`` says where it is not zero. The constant differs along the
+        dimensions in which ``nonzero`` has more than one entry."""
+        shape = torch.broadcast_shapes(x.shape, nonzero.shape)
+        x = self.expand(x, shape)
+        varies = tuple(len(shape) - nonzero.ndim + d for d in _wide(nonzero.shape))
+        nonzero = TRUE if bool(nonzero.all()) else nonzero.cpu()
+        return self.add(steps.Bias(self.signal(shape, x.blocked), x, nonzero, varies))
+
+    def scale(self, x: Signal, shape: Sequence[int]) -> Signal:
+        """Multiply by something of ``shape`` (broadcast) that is never zero, holds no connections,
+        and differs along the dimensions in which ``shape`` is not one."""
+        full = torch.broadcast_shapes(x.shape, tuple(shape))
+        x = self.expand(x, full)
+        varies = tuple(len(full) - len(shape) + d for d in _wide(shape))
+        if not varies:
+            return x
+        return self.add(steps.Scale(self.signal(full, x.blocked), x, varies))
+
+    # -- what normalisations remove ----------------------------------------------------------
+
+    def centre(self, x: Signal, dims: Sequence[int], seen: Tensor | None = None) -> Signal:
+        """What of ``x`` differs along ``dims``: all that a softmax or a norm over them passes on.
+        ``seen`` (bool, in the shape of x): where the score is not −∞."""
+        rest = self.differences.of(x, digits_of(x.shape, [d % x.ndim for d in dims]))
+        if rest is not None and seen is not None:
+            several = seen
+            for d in dims:
+                several = several.sum(d, keepdim=True) > 1
+            rest = self.block(rest, several)
+        return x if same(rest, x) else self.either(x, rest)
+
+    def either(self, x: Signal, rest: Signal | None) -> Signal:
+        return self.add(steps.Either(self.signal(x.shape, x.blocked), x, rest))
+
+    def sums_to_one(self, x: Signal, dim: int, seen: Tensor | None = None) -> Signal:
+        """Remember that ``x`` is a softmax along ``dim`` over what is ``seen``."""
+        nonzero = TRUE if seen is None else seen
+        varies = () if seen is None else tuple(varying(seen, x.ndim))
+        even = self.add(steps.Source(self.signal(x.shape), False, nonzero, varies=varies))
+        self.shares[x.id] = digits_of(x.shape, [dim % x.ndim]), even
+        return x
+
+    def even(self, x: Signal, dims: Sequence[int]) -> Signal | None:
+        """If ``x`` sums to one along ``dims``: the constant that is zero where ``x`` is."""
+        return moved_back(self, x, digits_of(x.shape, dims))
+
+    def block(self, x: Signal, keep: Tensor) -> Signal:
+        """Multiply by a constant; ``keep`` says where it is not zero."""
+        shape = torch.broadcast_shapes(x.shape, keep.shape)
+        x = self.expand(x, shape)
+        if bool(keep.all()):
+            return x
+        return self.add(steps.Block(self.signal(shape, x.blocked), x, keep.cpu()))
+
+    def gate(self, x: Signal, y: Signal) -> Signal:
+        shape = torch.broadcast_shapes(x.shape, y.shape)
+        x, y = self.expand(x, shape), self.expand(y, shape)
+        return self.add(steps.Gate(self.signal(shape), x, y))
+
+    def contract(self, x: Signal, weight: Weight) -> Signal:
+        """x (B, M, K) by weight (B, N, K) to (B, M, N): the connections live here."""
+        b, m, k = x.shape
+        if weight.shape[0] != b or weight.shape[2] != k:
+            raise ValueError(f"contract: signal {x.shape} does not fit weight {weight.shape}")
+        out = self.signal((b, m, weight.shape[1]))
+        return self.add(steps.Contract(out, x, weight))
+
+    def fixed(self, x: Signal, matrix: Tensor) -> Signal:
+        """x (B, M, K) by a constant (B, N, K) to (B, M, N)."""
+        out = self.signal((*x.shape[:2], matrix.shape[1]))
+        return self.add(steps.Fixed(out, x, matrix.detach().cpu().to(torch.float32).abs()))
+
+    def product(self, x: Signal, y: Signal) -> Signal:
+        """x (B, M, K) by y (B, N, K) to (B, M, N)."""
+        plain = self._product(x, y)
+        for weights, values, flip in ((x, y, False), (y, x, True)):
+            even = self.even(weights, [2])
+            if even is None:
+                continue
+            # Σ p v with Σ p = 1: what all v have in common passes whatever p is.
+            rest = self.differences.of(values, digits_of(values.shape, [2]))
+            if same(rest, values):
+                return plain
+            parts = [(even, values)] + ([] if rest is None else [(weights, rest)])
+            made = [self._product(*(pair[::-1] if flip else pair)) for pair in parts]
+            return self.either(plain, self.join(*made))
+        return plain
+
+    def _product(self, x: Signal, y: Signal) -> Signal:
+        return self.add(steps.Product(self.signal((*x.shape[:2], y.shape[1])), x, y))
+
+    def total(self, x: Signal, dims: Sequence[int], keepdim: bool = False) -> Signal:
+        """A sum or mean over ``dims``; as `reduce`, which is also for maxima."""
+        plain = self.reduce(x, dims, keepdim)
+        dims = sorted({d % x.ndim for d in dims}) if x.ndim else []
+        even = self.even(x, dims)
+        if even is not None:
+            return self.either(plain, self.reduce(even, dims, keepdim))
+        step = self.steps[x.id]
+        if not isinstance(step, steps.Gate):
+            return plain
+        for weights, values in ((step.x, step.y), (step.y, step.x)):
+            even = self.even(weights, dims)
+            if even is None:
+                continue
+            rest = self.differences.of(values, digits_of(values.shape, dims))
+            if same(rest, values):
+                return plain
+            parts = [(even, values)] + ([] if rest is None else [(weights, rest)])
+            made = [self.reduce(self.gate(*pair), dims, keepdim) for pair in parts]
+            return self.either(plain, self.join(*made))
+        return plain
+
+    def blocked(self, x: Signal, where: Tensor) -> Signal:
+        """The same signal, −∞ where ``where`` (bool) is true."""
+        shape = torch.broadcast_shapes(x.shape, where.shape)
+        x = self.expand(x, shape)
+        both = where if x.blocked is None else where | x.blocked
+        out = self.signal(shape, both.cpu())
+        return self.add(steps.Reshape(out, x))
+
+
+def _wide(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(d for d, n in enumerate(shape) if n > 1)
+
+
+def minus_infinity(value: Tensor) -> Tensor | None:
+    """Where a constant added to attention scores means "never": −∞, or so far down (−10,000
+    or less, as many models write it) that its exponential is zero in float32."""
+    if not value.is_floating_point():
+        return None
+    never = value <= -1e4
+    return never.cpu() if bool(never.any()) else None

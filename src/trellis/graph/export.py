@@ -1,0 +1,317 @@
+"""From a model to a graph of operations, through ``torch.export``."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import io
+import logging
+import math
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from typing import Any, TextIO, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram, _trace
+from torch.export.graph_signature import InputKind
+from torch.fx import _symbolic_trace
+from torch.nn.utils.rnn import PackedSequence
+
+from ..errors import TrellisError
+from ..masks.plain import entangle, plain
+from ..masks.structure import TRACING, Entangled
+from .registry import RULES, key
+
+# Where in a model something failed, while its Python ran.
+
+
+# What is ours, torch's, or what torch computes shapes with; all else is somebody's model.
+_MACHINERY = {"torch", "sympy", "mpmath", *sys.stdlib_module_names}
+_TRACER = __name__.rpartition(".")[0]
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in a line.
+
+    >>> first_line(ValueError("too large: 3\\nand more")), first_line(ValueError())
+    ('too large: 3', 'ValueError()')
+    """
+    said = str(error).strip()
+    return said.splitlines()[0][:300] if said else repr(error)
+
+
+def place(error: BaseException, model: nn.Module) -> str:
+    """The innermost module of ``model`` that was at work, and the last line outside torch.
+
+    Either is left out where it cannot be known: no line of a `Sequential` of torch's own layers is
+    anybody else's.
+
+    >>> import torch
+    >>> model = nn.Sequential(nn.Linear(2, 2), nn.Linear(3, 3))
+    >>> try:
+    ...     _ = model(torch.zeros(1, 2))
+    ... except RuntimeError as error:
+    ...     place(error, model).split(", File")[0]
+    " in module '1' (Linear)"
+    """
+    names = {id(module): name for name, module in model.named_modules()}
+    module, line = "", ""
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        found = frame.f_locals.get("self")
+        if isinstance(found, nn.Module) and id(found) in names:
+            name, kind = names[id(found)], type(found).__name__
+            module = f" in module {name!r} ({kind})" if name else f" in the model ({kind})"
+        if _of_a_model(str(frame.f_globals.get("__name__", ""))):
+            code = frame.f_code
+            line = f', File "{code.co_filename}", line {number}, in {code.co_name}'
+    return module + line
+
+
+def _of_a_model(name: str) -> bool:
+    """Whether a line of the Python module of this name may be a model's."""
+    return name.partition(".")[0] not in _MACHINERY and not f"{name}.".startswith(f"{_TRACER}.")
+
+
+R = TypeVar("R")
+
+
+def on_plain(model: nn.Module, work: Callable[[nn.Module], R]) -> R:
+    """What ``work`` makes of the plain model: of a copy of its structure, so that other threads may
+    run the model meanwhile. If that proves no good stand-in, of the model itself."""
+    try:
+        with plain(model) as seen:
+            return work(seen)
+    except Entangled:
+        entangle(model)
+    with plain(model) as seen:
+        return work(seen)
+
+
+def export(
+    model: nn.Module, inputs: Sequence[Any], dynamic_shapes: Any = None, *, of: nn.Module
+) -> ExportedProgram:
+    """Export a model that is already plain and in eval mode, as `on_plain` hands it out; ``of`` is
+    the model that it stands in for.
+
+    Attention's fused fast path is switched off: it hides which weights are used where.
+    ``dynamic_shapes`` is `torch.export`'s: which sizes of the inputs stay open.
+
+    Raises:
+        Entangled: ``model`` is a copy, and its forward() reaches around it to ``of``.
+    """
+    try:
+        # What torch.inference_mode made can be traced there alone.
+        inference = any(tensor.is_inference() for tensor in model.parameters())
+        mode = torch.inference_mode() if inference else torch.enable_grad()
+        with alone(of), _quiet(), mode:
+            program = torch.export.export(
+                model, tuple(inputs), dynamic_shapes=dynamic_shapes, strict=False
+            )
+    except TrellisError:
+        raise
+    except Exception as error:
+        if model is not of and _only_copy_fails(model, inputs, of):
+            raise Entangled from error
+        raise TrellisError(
+            f"torch.export cannot trace {type(model).__name__} with inputs {describe(inputs)}: "
+            f"{type(error).__name__}{place(error, model)}: {_reason(error)}"
+        ) from error
+    if model is not of and _strays(program, of):
+        raise Entangled
+    return program
+
+
+def _only_copy_fails(copied: nn.Module, inputs: Sequence[Any], model: nn.Module) -> bool:
+    """Whether a copy cannot be run at all, and the model may be. It is run as it is, which does
+    others no harm, unless that would change what it counts in training."""
+    in_training = any(module.training for module in model.modules())
+    return not _runs(copied, inputs) and (in_training or _runs(model, inputs))
+
+
+def _runs(model: nn.Module, inputs: Sequence[Any]) -> bool:
+    said = redirect_stdout(_Said(sys.stdout)), redirect_stderr(_Said(sys.stderr))
+    try:
+        with TRACING, said[0], said[1], torch.no_grad():
+            model(*inputs)
+        return True
+    except Exception:
+        return False
+
+
+def _strays(program: ExportedProgram, model: nn.Module) -> bool:
+    """Whether constants of the graph are tensors of the model: it reached them around its copy."""
+    constants = [
+        program.constants.get(spec.target)
+        for spec in program.graph_signature.input_specs
+        if spec.kind == InputKind.CONSTANT_TENSOR and spec.target is not None
+    ]
+    found = {_storage(t) for t in constants if isinstance(t, Tensor)} - {0}
+    if not found:
+        return False
+    return any(_storage(t) in found for t in (*model.parameters(), *model.buffers()))
+
+
+def _storage(tensor: Tensor) -> int:
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except (NotImplementedError, RuntimeError):  # sparse tensors have none
+        return 0
+
+
+@contextmanager
+def alone(model: nn.Module) -> Iterator[None]:
+    """Let this thread trace, and no other; and let no other see that it does.
+
+    While torch traces, it patches `nn.Module` and Python's own functions, sets global flags and
+    switches off fast kernels, all of which other threads would meet as they run their models. Here
+    the patches are in force in this thread alone.
+    """
+    mine = threading.get_ident()
+
+    def here(new: Callable[..., Any], others: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(new)
+        def chosen(*args: Any, **kwargs: Any) -> Any:
+            return (new if threading.get_ident() == mine else others)(*args, **kwargs)
+
+        return chosen
+
+    class Patcher(_symbolic_trace._Patcher):
+        """As torch's, for this thread."""
+
+        def patch(self, frame_dict: Any, name: str, new_fn: Any, deduplicate: bool = True) -> None:
+            others = frame_dict.get(name, getattr(builtins, name, None))
+            super().patch(frame_dict, name, here(new_fn, others), deduplicate)
+
+        def patch_method(self, cls: type, name: str, new_fn: Any, deduplicate: bool = True) -> None:
+            super().patch_method(cls, name, here(new_fn, getattr(cls, name)), deduplicate)
+
+    @contextmanager
+    def builtin_functions() -> Iterator[None]:
+        usual = max, min, math.pow
+        with overriding():
+            builtins.max, builtins.min = here(max, usual[0]), here(min, usual[1])
+            math.pow = here(math.pow, usual[2])
+            yield
+
+    with TRACING, ExitStack() as stack, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+
+        def patch(module: Any, name: str, new: Any) -> None:
+            if hasattr(module, name):  # which are torch's own affairs, and may change
+                stack.callback(setattr, module, name, getattr(module, name))
+                setattr(module, name, new)
+
+        patch(_symbolic_trace, "_Patcher", Patcher)
+        overriding = getattr(_trace, "_override_builtin_ops", nullcontext)
+        patch(_trace, "_override_builtin_ops", builtin_functions)
+        for name in ("is_compiling", "is_exporting"):
+            if usual := getattr(torch.compiler, name, None):
+                patch(torch.compiler, name, here(usual, lambda: False))
+        usual = torch.backends.mha.get_fastpath_enabled
+        patch(torch.backends.mha, "get_fastpath_enabled", here(lambda: False, usual))
+        if all(p.device.type == "cpu" for p in model.parameters()):
+            # Made for operations that choose a kernel as they are traced: on the CPU none do.
+            patch(_trace, "_ignore_backend_decomps", nullcontext)
+        yield
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what torch says, and what to do where that is known."""
+    reason = first_line(error)
+    if "data-dependent" in reason:
+        reason = reason.partition(" (unhinted")[0]
+        reason += ". What the model does next depends on the values of a tensor: a trellis is of "
+        reason += "one way through the model, so decide by shapes or use torch.where"
+    if any(
+        isinstance(value, PackedSequence)
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+        for value in frame.f_locals.values()
+    ):
+        reason += (
+            ". The model packs sequences: a trellis is of sequences of one length, so run the "
+        )
+        reason += "recurrent layer on the padded tensor where the model is traced"
+    return reason + (
+        " Does it return a cache? Pass use_cache=False." if "Cache" in str(error) else ""
+    )
+
+
+class _Said(io.StringIO):
+    """What one thread writes; that of others goes on to ``others``."""
+
+    def __init__(self, others: TextIO) -> None:
+        super().__init__()
+        self.mine, self.others = threading.get_ident(), others
+
+    def write(self, text: str) -> int:
+        mine = threading.get_ident() == self.mine
+        return super().write(text) if mine else self.others.write(text)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """While it exports, torch logs the traceback of an input that does not fit, and prints the
+    graph that it has so far where it cannot go on; we raise the same in one line."""
+    names = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
+    loggers = [log for log in map(logging.getLogger, names) if not log.disabled]
+    for logger in loggers:
+        logger.disabled = True
+    said, graph = _Said(sys.stderr), ""
+    try:
+        with redirect_stderr(said):
+            yield
+    except Exception as error:
+        graph = str(getattr(error, "partial_fx_graph", ""))
+        raise
+    finally:
+        for logger in loggers:
+            logger.disabled = False
+        rest = said.getvalue().replace(f"{graph}\n", "") if graph else said.getvalue()
+        sys.stderr.write(rest)  # what the model itself has to say
+
+
+def mutates(program: ExportedProgram) -> bool:
+    """Whether the graph changes tensors in place, which must be rewritten first."""
+    return any(
+        isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+        for node in program.graph.nodes
+    )
+
+
+def decompose(program: ExportedProgram, of: nn.Module) -> ExportedProgram:
+    """Rewrite in-place and composite operations, except those that have a rule of their own."""
+    table = torch.export.default_decompositions()
+    for op in list(table.keys()):
+        if key(op) in RULES:
+            table.pop(op)
+    try:
+        with alone(of):
+            rewritten: ExportedProgram = program.run_decompositions(table)
+            return rewritten
+    except Exception as error:
+        raise TrellisError(
+            "torch.export cannot rewrite what the model changes in place: "
+            f"{type(error).__name__}: {first_line(error)}. Does it change its own weights as it "
+            "runs (an embedding with max_norm)? Write that as a new tensor, or do it outside "
+            "forward"
+        ) from error
+
+
+def describe(inputs: Sequence[Any]) -> str:
+    """Shapes and types of inputs, for messages.
+
+    >>> describe((torch.zeros(1, 3), torch.zeros(2, dtype=torch.int64)))
+    '(float32 1x3, int64 2)'
+    """
+    parts = [
+        f"{str(x.dtype).removeprefix('torch.')} {'x'.join(map(str, x.shape)) or 'scalar'}"
+        if isinstance(x, torch.Tensor)
+        else repr(x)
+        for x in inputs
+    ]
+    return f"({', '.join(parts)})"

@@ -1,0 +1,157 @@
+"""Elementwise operations of two operands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..builder import TRUE, Builder, minus_infinity
+from ..differences import slimmed
+from ..einsum import contract_labels
+from ..registry import aten, rules_for
+from ..steps import Signal, Weight
+
+Operand = Signal | Weight | Tensor | float | int | bool
+
+
+def as_tensor(value: Tensor | float | int | bool) -> Tensor:
+    return value if isinstance(value, Tensor) else torch.tensor(value)
+
+
+def as_signal(build: Builder, value: Operand) -> Signal:
+    if isinstance(value, Signal):
+        return value
+    if isinstance(value, Weight):
+        return build.parameter(value)
+    return build.constant(as_tensor(value))
+
+
+@rules_for(aten("sub sub_"))
+def sub(build: Builder, x: Operand, y: Operand, alpha: float = 1) -> Signal:
+    return add(build, x, y, alpha=-alpha)
+
+
+@rules_for(aten("add add_ rsub"))
+def add(build: Builder, x: Operand, y: Operand, alpha: float = 1) -> Signal:
+    """Either side alone carries a path; a constant or parameter is a bias."""
+    if isinstance(x, Signal) and isinstance(y, Signal):
+        return build.join(x, y)
+    signal, other = (x, y) if isinstance(x, Signal) else (y, x)
+    assert isinstance(signal, Signal)
+    if isinstance(other, Weight):
+        return build.bias(signal, TRUE.expand(other.shape))
+    value = as_tensor(other)  # type: ignore[arg-type]
+    never = minus_infinity(value * alpha if other is y else value)
+    finite = value if never is None else value.masked_fill(never.to(value.device), 0)
+    signal = build.expand(signal, torch.broadcast_shapes(signal.shape, value.shape))
+    out = build.bias(signal, slimmed(finite) != 0) if bool((finite != 0).any()) else signal
+    return out if never is None else build.blocked(out, never)
+
+
+@rules_for(aten("mul mul_"))
+def mul(build: Builder, x: Operand, y: Operand) -> Signal:
+    """Two signals gate each other; a constant blocks where it is zero; a matrix of parameters
+    holds connections; one that varies along a single dimension is a scale, like a norm's."""
+    if isinstance(x, Signal) and isinstance(y, Signal):
+        return build.gate(x, y)
+    signal, other = (x, y) if isinstance(x, Signal) else (y, x)
+    assert isinstance(signal, Signal)
+    if isinstance(other, Weight):
+        return scale(build, signal, other)
+    value = as_tensor(other)  # type: ignore[arg-type]
+    return build.block(build.scale(signal, slimmed(value).shape), value != 0)
+
+
+def scale(build: Builder, x: Signal, weight: Weight) -> Signal:
+    shape = torch.broadcast_shapes(x.shape, weight.shape)
+    if sum(n > 1 for n in weight.shape) < 2:
+        return build.expand(build.scale(x, weight.shape), shape)
+    x = build.expand(x, shape)
+    labels = "abcdefghijklmnop"[: len(shape)]
+    return contract_labels(
+        build, labels, x, labels[len(shape) - len(weight.shape) :], weight, labels
+    )
+
+
+@rules_for(aten("div div_ true_divide floor_divide remainder fmod"))
+def div(build: Builder, x: Operand, y: Operand, rounding_mode: str | None = None) -> Signal:
+    """A divisor is never zero: x / y is a gate whose second side is always open."""
+    if not isinstance(y, Signal):
+        assert isinstance(x, Signal)
+        x = build.expand(x, torch.broadcast_shapes(x.shape, as_shape_of(y)))
+        return build.scale(x, slimmed(y).shape if isinstance(y, Tensor) else as_shape_of(y))
+    return build.gate(as_signal(build, x), build.bias(y))
+
+
+def as_shape_of(value: Operand) -> tuple[int, ...]:
+    return () if isinstance(value, int | float) else tuple(value.shape)
+
+
+@rules_for(aten("pow"))
+def power(build: Builder, x: Operand, exponent: Operand) -> Signal:
+    if isinstance(x, Signal) and isinstance(exponent, int | float) and exponent > 0:
+        return x
+    signals = [s for s in (x, exponent) if isinstance(s, Signal)]
+    return build.bias(build.join(*signals))
+
+
+@rules_for(aten("maximum minimum fmax fmin atan2 hypot"))
+def either(build: Builder, x: Operand, y: Operand) -> Signal:
+    """Functions of two units in which each alone carries a path; zero if both are."""
+    return build.join(as_signal(build, x), as_signal(build, y))
+
+
+@rules_for(
+    aten(
+        "eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or "
+        "bitwise_xor __and__ __or__ logaddexp logaddexp2 copysign xlogy isclose"
+    )
+)
+def compare(build: Builder, x: Operand, y: Operand, *args: Any) -> Signal:
+    """The same, but not zero where both are."""
+    return build.bias(either(build, x, y))
+
+
+@rules_for(aten("where"))
+def where(build: Builder, condition: Operand, x: Operand, y: Operand) -> Signal:
+    """Selects between two signals; a condition that is data carries a path too."""
+    if isinstance(condition, Tensor):
+        sides = []
+        for side, keep in ((x, condition), (y, ~condition)):
+            if isinstance(side, Signal):
+                sides.append(build.block(side, keep))
+            elif isinstance(side, Weight):
+                sides.append(build.block(build.parameter(side), keep))
+            else:
+                value = as_tensor(side)
+                sides.append(build.constant(torch.where(keep, value, torch.zeros_like(value))))
+        return build.join(*sides)
+    return build.join(*(as_signal(build, v) for v in (condition, x, y)))
+
+
+@rules_for(aten("masked_fill masked_fill_"))
+def masked_fill(build: Builder, x: Signal, mask: Operand, value: Operand) -> Signal:
+    if not isinstance(mask, Tensor):
+        return where(build, mask, value, x)
+    fill = as_tensor(value)  # type: ignore[arg-type]
+    out = build.block(x, ~mask)
+    if minus_infinity(fill) is not None:
+        return build.blocked(out, mask)
+    return build.bias(out, slimmed(mask & (fill != 0)))
+
+
+@rules_for(aten("addcmul"))
+def addcmul(build: Builder, x: Operand, y: Operand, z: Operand, value: float = 1) -> Signal:
+    product = mul(build, y, z) if isinstance(y, Signal) or isinstance(z, Signal) else None
+    if product is None:
+        return build.bias(as_signal(build, x))
+    return add(build, x, product)
+
+
+@rules_for(aten("lerp"))
+def lerp(build: Builder, x: Operand, y: Operand, weight: Operand) -> Signal:
+    """x + w (y − x)."""
+    sides = build.join(as_signal(build, x), as_signal(build, y))
+    return build.join(sides, mul(build, sides, weight)) if isinstance(weight, Signal) else sides

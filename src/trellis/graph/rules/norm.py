@@ -1,0 +1,136 @@
+"""Normalisation. Scales and shifts are not connections: a scale is a wire, a shift a bias."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..builder import TRUE, Builder
+from ..registry import aten, rules_for
+from ..steps import Signal, Value
+
+
+def _affine(
+    build: Builder, x: Signal, shape: Sequence[int], weight: Value | None, bias: Value | None
+) -> Signal:
+    """A scale and a shift of ``shape``, broadcast."""
+    if weight is not None:
+        x = build.scale(x, shape)
+    return x if bias is None else build.bias(x, TRUE.expand(tuple(shape)))
+
+
+def _channels(x: Signal) -> tuple[int, ...]:
+    """The shape of one number per channel, x (N, C, ...)."""
+    return (x.shape[1],) + (1,) * (x.ndim - 2)
+
+
+@rules_for(aten("layer_norm"))
+def layer_norm(
+    build: Builder,
+    x: Signal,
+    shape: Sequence[int],
+    weight: Value | None = None,
+    bias: Value | None = None,
+    *args: Any,
+) -> Signal:
+    """Every unit feels the mean and variance of all: a dead one becomes a constant."""
+    dims = range(-len(shape), 0)
+    return _affine(build, build.mix(build.centre(x, dims), dims), shape, weight, bias)
+
+
+@rules_for(aten("rms_norm"))
+def rms_norm(
+    build: Builder, x: Signal, shape: Sequence[int], weight: Value | None = None, *args: Any
+) -> Signal:
+    """x / rms(x): a gate on x, since a unit that is zero stays zero."""
+    size = build.bias(build.reduce(x, range(-len(shape), 0), keepdim=True))
+    return _affine(build, build.gate(x, size), shape, weight, None)
+
+
+@rules_for(aten("group_norm"))
+def group_norm(
+    build: Builder,
+    x: Signal,
+    groups: int,
+    weight: Value | None = None,
+    bias: Value | None = None,
+    *args: Any,
+) -> Signal:
+    n, c = x.shape[:2]
+    per_group = c // groups * math.prod(x.shape[2:])
+    grouped = build.reshape(x, (n, groups, per_group))
+    out = build.reshape(build.mix(build.centre(grouped, [-1]), [-1]), x.shape)
+    return _affine(build, out, _channels(x), weight, bias)
+
+
+@rules_for(aten("instance_norm"))
+def instance_norm(
+    build: Builder,
+    x: Signal,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value | None,
+    variance: Value | None,
+    use_input_stats: bool,
+    *args: Any,
+) -> Signal:
+    if not use_input_stats:
+        return batch_norm(build, x, weight, bias, mean, variance)
+    dims = range(2, x.ndim)
+    out = build.mix(build.centre(x, dims), dims)
+    return _affine(build, out, _channels(x), weight, bias)
+
+
+@rules_for(aten("batch_norm"))
+def batch_norm(
+    build: Builder,
+    x: Signal,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value | None = None,
+    variance: Value | None = None,
+    training: Any = False,
+    *args: Any,
+) -> Signal:
+    """In eval mode a scale and a shift per channel. Without stored statistics those of the
+    batch are used, and mix positions."""
+    if mean is None:
+        dims = [0, *range(2, x.ndim)]
+        x = build.mix(build.centre(x, dims), dims)
+    return build.bias(build.scale(x, _channels(x)), TRUE.expand(_channels(x)))
+
+
+@rules_for(aten("native_group_norm"))
+def native_group_norm(
+    build: Builder,
+    x: Signal,
+    weight: Value | None,
+    bias: Value | None,
+    n: int,
+    c: int,
+    hw: int,
+    groups: int,
+    eps: float,
+) -> tuple[Signal, ...]:
+    out = group_norm(build, x, groups, weight, bias)
+    return (out, out, out)
+
+
+# What these return beside the result (means and variances, for a backward pass) goes unused.
+_NATIVE: dict[str, tuple[Callable[..., Signal], int]] = {
+    "native_layer_norm": (layer_norm, 3),
+    "_fused_rms_norm": (rms_norm, 2),
+    "_native_batch_norm_legit_no_training": (batch_norm, 3),
+    "native_batch_norm": (batch_norm, 3),
+}
+
+
+def _register(name: str, plain: Callable[..., Signal], count: int) -> None:
+    @rules_for(aten(name))
+    def native(build: Builder, *args: Any) -> tuple[Signal, ...]:
+        return (plain(build, *args),) * count
+
+
+for _name, (_plain, _count) in _NATIVE.items():
+    _register(_name, _plain, _count)

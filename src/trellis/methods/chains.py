@@ -1,0 +1,222 @@
+"""The paper's Algorithm 1: keep whole chains of connections, from the input to the output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import TrellisError
+from ..graph.trellis import Trellis
+from .complete_budget import add_singles, split, wires_taken
+from .layers import Floats, Layer, Layered, layered
+from .walks import Choices, Walk
+
+# Eq. 4 and 5: what lies ahead of a unit, as paths from it to the outputs.
+#
+# Ŵ_jk is the l_p norm, p = 1/alpha, of the products of magnitudes along all paths from unit j to
+# output unit k: at p = 1 the sum over paths (Eq. 4), at p = ∞ the best of them. By recursion
+# over layers (Eq. 5), Ŵ_ik = (Σ_j (|W_ij| Ŵ_jk)^p)^(1/p).
+#
+# Everything is in the log domain. A layer is one matrix product of scaled exponentials; where
+# that underflows, the few entries concerned are summed again, exactly.
+
+
+TINY = 1e-200  # products of scaled factors below this may have lost terms to underflow
+BLOCK = 4_000_000  # numbers held at a time
+DECIMALS = 9  # of a logarithm: coarser than what the number of threads changes in a sum
+
+
+def ahead(
+    net: Layered,
+    magnitudes: Floats,
+    inverse_alpha: float,
+    *,
+    total: bool,
+    row_normalize: bool = False,
+) -> list[Floats]:
+    """For each level l = 1..L, per unit j: the logarithm of max_k Ŵ_jk, or with ``total`` of
+    Σ_k Ŵ_jk. -∞ where no output is reached by connections that are not zero.
+
+    ``row_normalize`` first divides the connections that leave a unit by their sum. (What leaves
+    the input needs none: a choice at a unit does not change with a factor common to it.)
+
+    >>> import torch
+    >>> from trellis.graph.trellis import trace
+    >>> from trellis.methods.layers import layered
+    >>> net = layered(trace(torch.nn.Sequential(*[torch.nn.Linear(2, 2)] * 2), torch.zeros(1, 2)))
+    >>> [np.exp(x).round(6).tolist() for x in ahead(net, np.arange(1.0, 5), 1.0, total=True)]
+    [[4.0, 6.0], [1.0, 1.0]]
+    """
+    p = inverse_alpha
+    one = p == (1.0 if total else math.inf)  # then the outputs may be joined from the start
+    columns = 1 if one else len(net.outputs)
+    width = max(1, BLOCK // max(layer.largest for layer in net.layers))
+    found = [np.full(n, -np.inf) for n in net.units[1:]]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        norms = [_norms(layer, magnitudes) if row_normalize else None for layer in net.layers]
+        for start in range(0, columns, width):
+            value = _outputs(net, start, min(start + width, columns), joined=one, total=total)
+            for level in range(len(net.layers), 0, -1):
+                into = found[level - 1]
+                norm = value if p == math.inf else value / p
+                summary = _logsum(norm) if total else norm.max(1)
+                join = np.logaddexp if total else np.maximum
+                join(into, summary, out=into)
+                if level > 1:
+                    layer = net.layers[level - 1]
+                    value = _back(layer, magnitudes, value, p)
+                    division = norms[level - 1]
+                    if division is not None:
+                        value -= (1.0 if p == math.inf else p) * division[:, None]
+    return [np.round(x, DECIMALS) for x in found]
+
+
+def _outputs(net: Layered, start: int, stop: int, *, joined: bool, total: bool) -> Floats:
+    """(units of the last level, columns): 0 where a unit leads to an output, -∞ elsewhere."""
+    units = net.units[-1]
+    if joined:
+        reads = net.outputs[net.outputs >= 0]
+        counts = np.bincount(reads, minlength=units).astype(np.float64)
+        return np.log(counts if total else np.minimum(counts, 1.0))[:, None]
+    value = np.full((units, stop - start), -np.inf)
+    for column, reads in enumerate(net.outputs[start:stop]):
+        value[reads[reads >= 0], column] = 0.0
+    return value
+
+
+def _back(layer: Layer, magnitudes: Floats, value: Floats, p: float) -> Floats:
+    """From heads (units, columns) to tails: p log Ŵ, or log Ŵ where p is infinite."""
+    b, m, k, n = layer.shape
+    columns = value.shape[1]
+    weight = np.log(layer.values(magnitudes))  # (B, N, K)
+    heads = value.reshape(b, m, n, columns)
+    slots = np.empty((b, m, k, columns))
+    for i in range(b):
+        slots[i] = _best(weight[i], heads[i]) if p == math.inf else _sums(p * weight[i], heads[i])
+    return _gather(layer, slots.reshape(-1, columns), p)
+
+
+def _gather(layer: Layer, slots: Floats, p: float) -> Floats:
+    """Join the slots that read a tail, for every tail."""
+    first = np.array(layer.first)
+    some = np.flatnonzero(first[1:] > first[:-1])  # reduceat knows no empty groups
+    tails = np.full((layer.tails, slots.shape[1]), -np.inf)
+    uses = slots[layer.slots]
+    if len(some) < len(uses):
+        top = np.maximum.reduceat(uses, first[some])
+        if p == math.inf:
+            uses = top
+        else:
+            top = _finite(top)
+            uses = np.exp(uses - np.repeat(top, np.diff(first)[some], 0))
+            uses = np.log(np.add.reduceat(uses, first[some])) + top
+    tails[some] = uses
+    return tails
+
+
+def _sums(weight: Floats, heads: Floats) -> Floats:
+    """out[m, k, c] = log Σ_n exp(weight[n, k] + heads[m, n, c])."""
+    top_w = _finite(weight.max(0, keepdims=True))  # (1, K)
+    top_h = _finite(heads.max(1, keepdims=True))  # (M, 1, C)
+    scaled: Floats = np.exp(weight - top_w).T @ np.exp(heads - top_h)  # (M, K, C)
+    out: Floats = np.log(scaled) + top_w[0, :, None] + top_h
+    lost = np.argwhere(scaled < TINY) if scaled.min() < TINY else np.empty((0, 3), np.int64)
+    step = max(1, BLOCK // len(weight))
+    for start in range(0, len(lost), step):
+        m, k, c = lost[start : start + step].T
+        out[m, k, c] = _logsum(weight[:, k].T + heads[m, :, c])
+    return out
+
+
+def _best(weight: Floats, heads: Floats) -> Floats:
+    """out[m, k, c] = max_n weight[n, k] + heads[m, n, c]."""
+    m, n, columns = heads.shape
+    k = weight.shape[1]
+    out = np.full((m, k, columns), -np.inf)
+    more = np.empty_like(out)
+    for i in range(n):
+        some = np.flatnonzero((heads[:, i] > -np.inf).any(0))
+        if len(some) == columns:
+            np.add(weight[i][:, None], heads[:, i][:, None], out=more)
+            np.maximum(out, more, out=out)
+        elif len(some):  # near the output most units lead to few outputs
+            few = weight[i][:, None] + heads[:, i, some][:, None]
+            out[:, :, some] = np.maximum(out[:, :, some], few)
+    return out
+
+
+def _norms(layer: Layer, magnitudes: Floats) -> Floats:
+    """Per tail, the logarithm of the sum of what leaves it; 0 where that is nothing."""
+    useful = np.where(layer.useful, 0.0, -np.inf)[:, None]
+    return _finite(_back(layer, magnitudes, useful, 1.0)[:, 0])
+
+
+def _logsum(values: Floats) -> Floats:
+    """log Σ exp over the last dimension."""
+    top = _finite(values.max(-1, keepdims=True))
+    out: Floats = np.log(np.exp(values - top).sum(-1)) + top[..., 0]
+    return out
+
+
+def _finite(values: Floats) -> Floats:
+    return np.where(np.isneginf(values), 0.0, values)
+
+
+def chains(
+    net: Trellis,
+    saliency: Mapping[str, Tensor],
+    budget: int,
+    *,
+    surrogate: Literal["local", "global"] = "local",
+    inverse_alpha: float = 1.0,
+    row_normalize: bool = False,
+    stochastic: bool = False,
+    seed: int = 0,
+) -> dict[str, Tensor]:
+    """Masks of ``budget`` connections, by chains from a seeded rotation over the input units.
+
+    At a unit i the chain takes the untaken connection to the unit j of largest |W_ij| (local) or
+    |W_ij| · max_k Ŵ_jk (global, see `surrogate.ahead`); with ``stochastic`` it draws one in
+    proportion to |W_ij| or |W_ij| · Σ_k Ŵ_jk, without replacement. |W| is ``saliency``: at least
+    0, in the parameters' shapes. Parameters that it leaves out are wires: always kept, never
+    counted, of weight 1.
+
+    The chain that would overshoot the budget is not begun; single connections between live
+    units, largest saliency first, fill the rest. Fewer than ``budget`` are kept only where no
+    single one can be added. Layered networks only.
+
+    >>> from trellis.graph.trellis import trace
+    >>> mlp = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
+    >>> saliency = {"0.weight": torch.tensor([[1., 4.], [3., 2.]]), "1.weight": torch.ones(1, 2)}
+    >>> masks = chains(trace(mlp, torch.zeros(1, 2)), saliency, 4)
+    >>> masks["0.weight"].int().tolist(), masks["1.weight"].int().tolist()
+    ([[0, 1], [1, 0]], [[1, 1]])
+    """
+    if surrogate not in ("local", "global"):
+        raise TrellisError(f'surrogate={surrogate!r}: give "local" or "global"')
+    if not inverse_alpha >= 1:
+        raise TrellisError(f"inverse_alpha={inverse_alpha!r}: give a number from 1 up to math.inf")
+    found = layered(net)
+    magnitudes = found.flat(saliency, missing=1.0)
+    scores = None
+    if surrogate == "global":
+        scores = ahead(
+            found, magnitudes, inverse_alpha, total=stochastic, row_normalize=row_normalize
+        )
+    choices = Choices(found, magnitudes, ahead=scores, seed=seed if stochastic else None)
+    taken = wires_taken(found, saliency)
+    room = Walk(choices, taken).rounds(rotation(found.units[0], seed), budget)
+    add_singles(net, found, taken, magnitudes, room)
+    return split(found, taken, saliency)
+
+
+def rotation(units: int, seed: int) -> list[int]:
+    """The order in which input units take turns."""
+    generator = torch.Generator().manual_seed(seed & 0xFFFFFFFF)
+    order: list[int] = torch.randperm(units, generator=generator).tolist()
+    return order

@@ -1,0 +1,353 @@
+"""The last few connections, where no single one can be added.
+
+A piece is a whole path through units that nothing reaches yet. It may overshoot the budget;
+then connections that nothing depends on are trimmed elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..graph.steps import Contract
+from ..graph.trellis import Trellis, names_in
+from ..paths.kernels import CPU, TAKES_ALL
+from ..paths.liveness import addable, liveness
+from ..paths.scatter import give
+from ..paths.witness import Witness
+from .layers import Floats, Layered
+from .ranking import Ranking, count
+
+# The last few connections: single ones between units that are already live.
+
+
+def wires_taken(net: Layered, names: Mapping[str, Tensor]) -> bytearray:
+    """Nothing taken, but for parameters that are not among ``names``: those are wires."""
+    taken = bytearray(net.total)
+    for name, start in net.starts.items():
+        if name not in names:
+            size = math.prod(net.shapes[name])
+            taken[start : start + size] = b"\1" * size
+    return taken
+
+
+def split(net: Layered, taken: bytearray, names: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Taken connections as masks in the parameters' shapes."""
+    flat = torch.frombuffer(taken, dtype=torch.uint8).bool()
+    return {
+        name: flat[start : start + math.prod(net.shapes[name])].reshape(net.shapes[name]).clone()
+        for name, start in net.starts.items()
+        if name in names
+    }
+
+
+def add_singles(
+    trellis: Trellis, net: Layered, taken: bytearray, magnitudes: Floats, room: int
+) -> int:
+    """Take up to ``room`` more connections, each live with no other change, largest magnitude
+    first (ties by order). How many are left to take.
+
+    Each has its tail reached and its head leading to an output by what is taken before, so all
+    of them may be added at once.
+    """
+    while room and any(taken):
+        kept = split(net, taken, dict.fromkeys(net.starts, torch.empty(0)))
+        free = addable(trellis, kept)
+        flat = np.zeros(net.total, bool)
+        for name, start in net.starts.items():
+            mask = free[name].cpu().reshape(-1).numpy()
+            flat[start : start + len(mask)] = mask
+        flat &= np.frombuffer(taken, np.uint8) == 0
+        found = np.flatnonzero(flat)
+        if not len(found):
+            break
+        best = found[np.argsort(-magnitudes[found], kind="stable")][:room]
+        for connection in best.tolist():
+            taken[connection] = 1
+        room -= len(best)
+    return room
+
+
+# Reaching every output: the paths that are reserved before the rest is chosen.
+
+
+STEP = 2.0**-8  # what a new connection costs, as a factor, against one that is already kept
+
+
+def misses(outputs: list[Tensor], wanted: list[Tensor]) -> bool:
+    """Whether a wanted output unit is not among those reached; bool, per output signal."""
+    return any(bool((w & ~o).any()) for o, w in zip(outputs, wanted, strict=True))
+
+
+def relative(ranking: Ranking) -> dict[str, Tensor]:
+    """Saliency of each tensor relative to its largest, in (0, 1]; zero where not allowed.
+
+    Nothing allowed is zero: a connection of no saliency may still be needed.
+    """
+    found = {}
+    for name, saliency in ranking.saliency.items():
+        w = saliency.to(torch.float64)
+        if w.numel():
+            w = w - w.min().clamp(max=0.0)  # from zero up
+            top = w.max()
+            w = (w / top if top > 0 else torch.ones_like(w)).clamp(min=1e-4)
+        found[name] = w if ranking.allowed is None else w * ranking.allowed[name]
+    return found
+
+
+def best_cover(net: Trellis, ranking: Ranking, wanted: list[Tensor]) -> dict[str, Tensor]:
+    """The best path to each wanted output unit."""
+    device = ranking.device if net.uses <= TAKES_ALL else CPU
+    witness = Witness(net, relative(ranking), device)
+    return _as(ranking, witness.to_outputs([w.to(device) for w in wanted]))
+
+
+def thrifty(ranking: Ranking, kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights under which the best path is the one with the fewest new connections, ties going
+    to saliency."""
+    return {
+        name: torch.where(
+            kept[name].cpu(), (w.cpu() > 0).to(w.dtype), STEP * (1 + w.cpu()) / 2 * (w.cpu() > 0)
+        )
+        for name, w in relative(ranking).items()
+    }
+
+
+def thrifty_cover(net: Trellis, ranking: Ranking, wanted: list[Tensor]) -> dict[str, Tensor]:
+    """A path to one output, then to all others with as few new connections each as possible."""
+    kept = one_path(net, ranking)
+    witness = Witness(net, thrifty(ranking, kept))
+    rest = witness.to_outputs([w.cpu() for w in wanted])
+    rest = _as(ranking, rest)
+    return {name: kept[name] | rest[name] for name in kept}
+
+
+def one_path(net: Trellis, ranking: Ranking) -> dict[str, Tensor]:
+    """The path of fewest connections from an input to an output."""
+    none = {name: torch.zeros(shape, dtype=torch.bool) for name, shape in ranking.shapes.items()}
+    witness = Witness(net, thrifty(ranking, none))
+    values = witness.outputs()
+    flat = torch.cat([v.detach().reshape(-1) for v in values])
+    place = int(flat.argmax())
+    wanted = []
+    for value in values:
+        mask = torch.zeros(value.numel(), dtype=torch.bool)
+        if 0 <= place < value.numel():
+            mask[place] = True
+        place -= value.numel()
+        wanted.append(mask.reshape(value.shape))
+    return _as(ranking, witness.to_outputs(wanted))
+
+
+def _as(ranking: Ranking, masks: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: mask.to(ranking.device) for name, mask in masks.items()}
+
+
+Masks = Mapping[str, Tensor]
+ATTEMPTS = 6  # pieces of each size
+LEVELS = 6  # sizes
+NODES = 60  # of the search in small networks
+LARGEST = 1 << 22  # uses; beyond, what is missing is a sliver of a sliver
+SMALL = 1 << 14  # uses; beyond, single connections never run out
+
+
+def complete(
+    net: Trellis,
+    ranking: Ranking,
+    kept: Masks,
+    budget: int,
+    wanted: list[Tensor] | None,
+    inside: Masks | None = None,
+) -> Masks:
+    """Bring ``kept`` to exactly ``budget`` connections if pieces and trims can; otherwise
+    return the most that was found below it. ``wanted`` outputs stay reached, and the consistent
+    network ``inside``, if one is named, stays whole."""
+    best = kept
+    while count(best) < budget and net.uses <= LARGEST:
+        found = _one_more(net, ranking, best, budget, wanted, inside)
+        if found is None:
+            break
+        best = with_singles(net, ranking, found, budget - count(found))  # new units are live
+    if budget - count(best) > 0 and net.uses <= SMALL:
+        base = inside
+        if base is None:
+            base = _nothing(best) if wanted is None else thrifty_cover(net, ranking, wanted)
+        found = _assemble(net, ranking, base, budget, [NODES])
+        if found is not None and _sound(net, found, wanted):
+            return found
+    return best
+
+
+def smallest(net: Trellis, ranking: Ranking) -> Masks:
+    """The consistent network of fewest connections, at least one, that a search finds.
+
+    Beside a bare wire from input to output the shortest path has no connection at all; then the
+    shortest completing piece is meant.
+    """
+    path = one_path(net, ranking)
+    if count(path) or net.uses > LARGEST:
+        return path
+    return next(iter(_pieces(net, ranking, path)), path)
+
+
+def _assemble(
+    net: Trellis, ranking: Ranking, kept: Masks, budget: int, nodes: list[int]
+) -> Masks | None:
+    """Build up to exactly ``budget`` from pieces, trying other sizes where one leads nowhere.
+
+    For small networks, where the best choice so far left a number that no piece has.
+    """
+    rest = budget - count(kept)
+    if rest == 0:
+        return kept
+    if nodes[0] <= 0 or rest < 0:
+        return None
+    sizes: dict[int, int] = {}
+    pieces = _pieces(net, ranking, kept)
+    new = [count({n: p[n] & ~kept[n] for n in p}) for p in pieces]
+    # A piece that ends it first, then large ones: small ones are easy to add later.
+    for i in sorted(range(len(pieces)), key=lambda i: (new[i] != rest, -new[i])):
+        if new[i] > rest or new[i] == 0 or sizes.get(new[i], 0) >= 2:
+            continue
+        sizes[new[i]] = sizes.get(new[i], 0) + 1
+        nodes[0] -= 1
+        grown = {n: kept[n] | pieces[i][n] for n in kept}
+        found = _assemble(net, ranking, grown, budget, nodes)
+        if found is not None:
+            return found
+    return None
+
+
+def _one_more(
+    net: Trellis,
+    ranking: Ranking,
+    kept: Masks,
+    budget: int,
+    wanted: list[Tensor] | None,
+    inside: Masks | None,
+) -> Masks | None:
+    """A consistent network closer to the budget than ``kept``, or None."""
+    have = count(kept)
+    for piece in _pieces(net, ranking, kept):
+        grown: Masks = {n: kept[n] | piece[n] for n in kept}
+        extra = count(grown) - budget
+        if extra > 0:
+            trimmed = trim(net, ranking, grown, extra, wanted, piece, inside)
+            if trimmed is None:
+                continue
+            grown = trimmed
+        if have < count(grown) <= budget and _sound(net, grown, wanted):
+            return grown
+    return None
+
+
+def _pieces(net: Trellis, ranking: Ranking, kept: Masks) -> list[Masks]:
+    """Completing pieces, shortest first: a few of each size, the most salient ones."""
+    device = next(iter(kept.values())).device
+    witness = Witness(net, thrifty(ranking, kept))
+    through = witness.through()
+    totals: dict[str, Tensor] = {}
+    for step, value in through:
+        own = witness.drawn(step)
+        give(net, step.weight, (value * own).detach(), totals, torch.maximum, "amax")
+    ranked: dict[int, list[tuple[float, str, int]]] = {}
+    for name, total in totals.items():
+        flat = torch.where(kept[name].cpu(), torch.zeros_like(total), total).reshape(-1)
+        size = torch.ceil(torch.log(flat) / math.log(STEP) - 1e-9)
+        for level in torch.unique(size[flat > 0]).tolist():
+            mine = torch.where(size == level, flat, torch.zeros_like(flat))
+            top = torch.topk(mine, min(ATTEMPTS, flat.numel()))
+            found = [(-float(v), name, int(i)) for v, i in zip(*top, strict=True) if v > 0]
+            ranked.setdefault(int(level), []).extend(found)
+    pieces: list[Masks] = []
+    for level in sorted(ranked)[:LEVELS]:
+        for _, name, place in sorted(ranked[level])[:ATTEMPTS]:
+            piece = _piece(net, witness, through, name, place)
+            if ranking.allowed is not None:
+                piece = {n: m & ranking.allowed[n].cpu() for n, m in piece.items()}
+            pieces.append({n: m.to(device) for n, m in piece.items()})
+    return pieces
+
+
+@torch.enable_grad()
+def _piece(
+    net: Trellis, witness: Witness, through: list[tuple[Contract, Tensor]], name: str, place: int
+) -> Masks:
+    """The best path through one connection, as masks."""
+    best: Tensor | None = None
+    for step, value in through:
+        if name not in names_in(step.weight):
+            continue
+        positions = step.weight.positions() - net.offsets[name]
+        here = torch.where(positions == place, value, torch.zeros_like(value)).max()
+        best = here if best is None or bool(here > best) else best
+    assert best is not None
+    marks = witness.mark(torch.log(best))
+    marks[name].view(-1)[place] = True
+    return marks
+
+
+def _nothing(masks: Masks) -> Masks:
+    return {n: torch.zeros_like(m) for n, m in masks.items()}
+
+
+def trim(
+    net: Trellis,
+    ranking: Ranking,
+    kept: Masks,
+    extra: int,
+    wanted: list[Tensor] | None,
+    spare: Masks,
+    inside: Masks | None = None,
+) -> Masks | None:
+    """Take away ``extra`` connections that nothing else depends on, worst first, and ``spare``
+    ones last; none of those ``inside``."""
+    now = {n: k.clone() for n, k in kept.items()}
+    able = now if inside is None else {n: k & ~inside[n] for n, k in now.items()}
+    order = _worst_first(ranking, {n: k & ~spare[n] for n, k in able.items()})
+    order += _worst_first(ranking, {n: k & spare[n] for n, k in able.items()})
+    for name, place in order[: 64 * (extra + 4)]:
+        if extra == 0:
+            break
+        now[name].view(-1)[place] = False
+        if _sound(net, now, wanted):
+            extra -= 1
+        else:
+            now[name].view(-1)[place] = True
+    return now if extra == 0 else None
+
+
+def _worst_first(ranking: Ranking, kept: Masks) -> list[tuple[str, int]]:
+    found: list[tuple[float, str, int]] = []
+    for name, mask in kept.items():
+        places = torch.nonzero(mask.reshape(-1))[:, 0]
+        values = ranking.scores[name].reshape(-1)[places]
+        found += [(float(v), name, int(p)) for v, p in zip(values, places, strict=True)]
+    found.sort(key=lambda item: item[0])
+    return [(name, place) for _, name, place in found]
+
+
+def with_singles(net: Trellis, ranking: Ranking, kept: Masks, short: int) -> Masks:
+    """``kept`` and up to ``short`` more, the best of those that are live with no other change:
+    their tails are reached and their heads lead on. ``kept`` itself where there are none."""
+    if short <= 0:
+        return kept
+    fresh = {n: able & ~kept[n] for n, able in addable(net, kept).items()}
+    if ranking.allowed is not None:
+        fresh = {n: f & ranking.allowed[n] for n, f in fresh.items()}
+    if count(fresh) == 0:
+        return kept
+    chosen = ranking.top(short, among=fresh)
+    return {n: kept[n] | chosen[n] for n in kept}
+
+
+def _sound(net: Trellis, kept: Masks, wanted: list[Tensor] | None) -> bool:
+    """Consistent, and reaching what it must."""
+    found = liveness(net, kept)
+    if found.count != count(kept):
+        return False
+    return wanted is None or not misses(found.outputs, wanted)

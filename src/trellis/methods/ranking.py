@@ -1,0 +1,200 @@
+"""The best m of all connections, by score, then saliency, then order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ..paths import kernels
+from ..paths.kernels import TAKES_ALL, on_cpu
+from ..paths.scores import BestPaths
+from ..paths.sparse import Places
+
+# All of a ranking at once: connections from best to worst, sorted in a few steps on a GPU.
+
+
+def order(ranking: Ranking, among: Mapping[str, Tensor]) -> Tensor:
+    """Flat places, over all parameters one after another, of what is marked in ``among``: by
+    score, then saliency, then place."""
+    places = torch.nonzero(_flat(ranking, among))[:, 0]
+    for values in (ranking.saliency, ranking.scores):  # the last sort counts most
+        worth = _flat(ranking, values)[places] + 0.0  # so that -0.0 is 0.0
+        places = places[torch.sort(worth, descending=True, stable=True).indices]
+    return places
+
+
+def masks_at(ranking: Ranking, places: Tensor) -> dict[str, Tensor]:
+    """Masks that keep what lies at these flat places."""
+    flat = torch.zeros(ranking.total, dtype=torch.bool, device=places.device)
+    flat[places] = True
+    parts = flat.split([math.prod(shape) for shape in ranking.shapes.values()])
+    return {
+        name: part.view(shape)
+        for (name, shape), part in zip(ranking.shapes.items(), parts, strict=True)
+    }
+
+
+def _flat(ranking: Ranking, tensors: Mapping[str, Tensor]) -> Tensor:
+    return torch.cat([tensors[name].reshape(-1) for name in ranking.shapes])
+
+
+SAMPLE = 1 << 17
+SPARSE = 16  # of so many connections, one or fewer: then places say it better than masks
+Found = dict[str, tuple[Tensor, Tensor]]  # flat places, ascending, and their scores
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Connections from best to worst. ``scores`` and ``saliency`` are float32 in the
+    parameters' shapes; ``allowed`` (bool) leaves the rest out of the ranking altogether."""
+
+    scores: Mapping[str, Tensor]
+    saliency: Mapping[str, Tensor]
+    allowed: Mapping[str, Tensor] | None = None
+
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        if isinstance(self.scores, BestPaths):
+            return dict(self.scores.net.connections)
+        return {name: tuple(score.shape) for name, score in self.scores.items()}
+
+    @cached_property
+    def device(self) -> torch.device:
+        if isinstance(self.scores, BestPaths):
+            return self.scores.device
+        return next(iter(self.scores.values())).device
+
+    @cached_property
+    def total(self) -> int:
+        return sum(math.prod(shape) for shape in self.shapes.values())
+
+    @cached_property
+    def size(self) -> int:
+        return self.total if self.allowed is None else count(self.allowed)
+
+    @cached_property
+    def _order(self) -> Tensor:
+        """Flat places of what is allowed, best first: for a GPU."""
+        assert self.allowed is not None
+        return order(self, self.allowed)
+
+    def top(self, m: int, among: Mapping[str, Tensor] | None = None) -> Mapping[str, Tensor]:
+        """Masks of the best ``m`` (all, if there are fewer), of those marked in ``among``."""
+        masks = _both(self.allowed, among)
+        if masks is not None and self.total <= TAKES_ALL and not on_cpu(self.device):
+            return masks_at(self, (self._order if among is None else order(self, masks))[:m])
+        if m >= (self.total if masks is None else count(masks)):
+            return self.all if masks is None else {n: mask.clone() for n, mask in masks.items()}
+        found = self.best(max(m, 1), masks)
+        cut = kth_largest([values for _, values in found.values()], max(m, 1))
+        kept = {name: values >= cut for name, (_, values) in found.items()}
+        self.break_ties(found, kept, cut, count(kept) - m)
+        if m * SPARSE > self.total:
+            return {name: self.mask(name, found[name][0], mask) for name, mask in kept.items()}
+        places = {name: found[name][0][kernels.where(mask)] for name, mask in kept.items()}
+        return Places(self.shapes, places)
+
+    def mask(self, name: str, places: Tensor, values: Tensor) -> Tensor:
+        """A mask with these values at these flat places, nothing elsewhere."""
+        mask = torch.zeros(self.shapes[name], dtype=torch.bool, device=self.device)
+        mask.view(-1)[places] = values
+        return mask
+
+    @property
+    def all(self) -> dict[str, Tensor]:
+        return {
+            name: torch.ones(shape, dtype=torch.bool, device=self.device)
+            for name, shape in self.shapes.items()
+        }
+
+    def best(self, m: int, masks: Mapping[str, Tensor] | None) -> Found:
+        """At least the best ``m``, and not many more: a sample says where to look."""
+        stride = max(self.total // SAMPLE, 1)
+        expected = m / stride
+        place = int(expected + 6 * expected**0.5 + 16)
+        sample = self.samples(stride, place, masks) if stride > 1 else []
+        if place <= sum(len(some) for some in sample):
+            floor = kth_largest(sample, place)
+            found = {name: self.at_least(name, floor, masks) for name in self.shapes}
+            if sum(len(places) for places, _ in found.values()) >= m:
+                return found
+        return {name: self.at_least(name, -math.inf, masks) for name in self.shapes}
+
+    def samples(self, stride: int, many: int, masks: Mapping[str, Tensor] | None) -> list[Tensor]:
+        """Every ``stride``-th score, of those in ``masks``: the ``many`` best of them at least."""
+        if isinstance(self.scores, BestPaths) and masks is None:
+            return self.scores.samples(stride, many)
+        some = {name: self.scores[name].reshape(-1)[::stride] for name in self.shapes}
+        if masks is None:
+            return list(some.values())
+        return [value[masks[name].reshape(-1)[::stride]] for name, value in some.items()]
+
+    def at_least(
+        self, name: str, floor: float, masks: Mapping[str, Tensor] | None
+    ) -> tuple[Tensor, Tensor]:
+        """Places and scores of ``floor`` or more, of those in ``masks``."""
+        if isinstance(self.scores, BestPaths) and masks is None:
+            return self.scores.at_least(name, floor)
+        score = self.scores[name]
+        reach = score >= floor
+        places = kernels.where(reach if masks is None else reach & masks[name])
+        return places, score.reshape(-1)[places]
+
+    def top_each(self, counts: Mapping[str, int]) -> dict[str, Tensor]:
+        """Masks of the best so many of each tensor, by saliency."""
+        found: dict[str, Tensor] = {}
+        for name, count in counts.items():
+            worth = {name: self.saliency[name]}
+            mine = None if self.allowed is None else {name: self.allowed[name]}
+            found |= Ranking(worth, worth, mine).top(count)
+        return found
+
+    def break_ties(self, found: Found, kept: dict[str, Tensor], cut: float, extra: int) -> None:
+        """Of what is kept and scores exactly ``cut`` drop ``extra``: by saliency, then order."""
+        if extra <= 0:
+            return
+        tied = {name: kernels.where(values == cut) for name, (_, values) in found.items()}
+        worth = [
+            self.saliency[name].reshape(-1)[found[name][0][which]]
+            for name, which in tied.items()
+            if len(which)
+        ]
+        order = torch.sort(torch.cat(worth), descending=True, stable=True).indices
+        drop = torch.zeros(len(order), dtype=torch.bool, device=order.device)
+        drop[order[len(order) - extra :]] = True
+        for (name, which), mine in zip(
+            tied.items(), drop.split([len(t) for t in tied.values()]), strict=True
+        ):
+            kept[name][which[mine]] = False
+
+
+def kth_largest(parts: list[Tensor], m: int) -> float:
+    """The m-th largest of all values.
+
+    >>> kth_largest([torch.tensor([5.0, 1.0]), torch.tensor([3.0, 4.0])], 2)
+    4.0
+    """
+    values = torch.cat(parts)
+    if on_cpu(values):  # numpy partitions several times faster than torch sorts
+        array = values.numpy()
+        array.partition(len(array) - m)
+        return float(array[len(array) - m])
+    return float(values.sort(descending=True).values[m - 1])
+
+
+def count(masks: Mapping[str, Tensor]) -> int:
+    """How many connections masks keep."""
+    return kernels.count_all(masks.values())
+
+
+def _both(
+    a: Mapping[str, Tensor] | None, b: Mapping[str, Tensor] | None
+) -> Mapping[str, Tensor] | None:
+    if a is None or b is None:
+        return a if b is None else b
+    return {name: a[name] & b[name] for name in a}

@@ -1,0 +1,455 @@
+"""Path products of a GCN: forward from each joint, backward from each class.
+
+The network of |w| without its activations is linear, and what reaches a class from an input unit
+is the sum of the products of all paths between them: the sum-times semiring. Joints and classes
+are carried through apart, so that everything the report shows is a sum over these messages.
+
+A block is walked through as convolution, then attention: f (A U W) either way. Where a class is
+reached at all, its paths count as one together (weights of the dense layer are divided by their
+sum): a class with large weights does not drown the others.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..skeleton import GCN
+
+# |w| of a GCN, its largest layer by its kept connections alone.
+#
+# At 99 % that layer keeps a hundredth of two million weights: whatever is done for each kept one is
+# done a hundred times as fast as for all. Attention and convolutions are a tenth of the network,
+# and stay whole.
+
+
+Kept = Mapping[str, tuple[Tensor, Tensor]]  # places and values of each parameter
+
+
+@dataclass(frozen=True, eq=False)
+class Connections:
+    """Weights from (node, head, filter) to a class: ``places`` count the entries of ``shape``,
+    (classes, nodes, heads, filters), in row-major order; ``weight`` are above zero.
+
+    >>> found = Connections(torch.tensor([3, 5]), torch.tensor([2.0, 4.0]).double(), (2, 1, 1, 3))
+    >>> [part.tolist() for part in found.units]
+    [[1, 1], [0, 0], [0, 0], [0, 2]]
+    """
+
+    places: Tensor
+    weight: Tensor
+    shape: tuple[int, int, int, int]
+
+    @classmethod
+    def of(cls, whole: Tensor) -> Connections:
+        """(classes, nodes, heads, filters)"""
+        classes, nodes, heads, filters = whole.shape
+        places = whole.flatten().nonzero().flatten()
+        return cls(places, whole.flatten()[places], (classes, nodes, heads, filters))
+
+    @property
+    def units(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Class, node, head and filter of each."""
+        _, nodes, heads, filters = self.shape
+        rest, f = self.places // filters, self.places % filters
+        rest, k = rest // heads, rest % heads
+        return rest // nodes, rest % nodes, k, f
+
+    @property
+    def classes(self) -> Tensor:
+        return self.places // math.prod(self.shape[1:])
+
+    def scaled(self, by_class: Tensor) -> Connections:
+        """Every weight times what its class has; those that are nothing then are left out."""
+        weight = self.weight * by_class[self.classes]
+        left = weight > 0
+        if bool(left.all()):
+            return replace(self, weight=weight)
+        return replace(self, places=self.places[left], weight=weight[left])
+
+    def to_every_head(self, heads: int) -> Connections:
+        """Where heads are added up, and what the sum is wanted for every head is wanted for."""
+        classes, nodes, _, filters = self.shape
+        to = self.places // filters * heads * filters + self.places % filters
+        places = to[:, None] + filters * torch.arange(heads)
+        weight = self.weight[:, None].expand(-1, heads)
+        return Connections(places.flatten(), weight.flatten(), (classes, nodes, heads, filters))
+
+    def whole(self) -> Tensor:
+        found = torch.zeros(math.prod(self.shape), dtype=torch.float64)
+        found[self.places] = self.weight
+        return found.reshape(self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Of each block, ``attentions`` (heads, nodes, nodes) and ``convolutions`` (heads, channels,
+    filters); ``dense`` has one head where heads are added up (``summed``)."""
+
+    attentions: tuple[Tensor, ...]
+    convolutions: tuple[Tensor, ...]
+    dense: Connections
+    summed: bool = False
+
+
+def weights_of(model: GCN) -> Weights:
+    """A network's, its masks applied.
+
+    >>> found = weights_of(GCN(nodes=3, channels=6, classes=2, heads=2, filters=4))
+    >>> found.dense.shape, len(found.dense.places)
+    ((2, 3, 2, 4), 48)
+    """
+    heads, summed = model.sizes["heads"], model.sizes["combine"] == "sum"
+    attentions, convolutions = [], []
+    for block in model.blocks:
+        given: Any = block
+        attention = _magnitude(given.attention)
+        attentions.append(attention if given.edges is None else attention * given.edges.double())
+        convolutions.append(_magnitude(given.convolution).expand(heads, -1, -1))
+    dense = model.dense.weight.detach()
+    shape = (len(dense), model.sizes["nodes"], 1 if summed else heads, -1)
+    found = Connections.of(dense.reshape(shape))
+    last = _clean(found.places, found.weight, found.shape)
+    return Weights(tuple(attentions), tuple(convolutions), last, summed)
+
+
+def kept_weights(kept: Kept, shapes: Mapping[str, tuple[int, ...]]) -> Weights:
+    """Of the places and values that a run keeps of a network; ``shapes`` are its parameters'."""
+    attentions, convolutions = [], []
+    for number in range(len(shapes) // 2):
+        attentions.append(_whole(kept, shapes, f"blocks.{number}.attention"))
+        # A shared convolution serves every head.
+        convolution = _whole(kept, shapes, f"blocks.{number}.convolution")
+        convolutions.append(convolution.expand(len(attentions[0]), -1, -1))
+    heads, nodes = attentions[0].shape[:2]
+    classes, width = shapes["dense.weight"]
+    places, values = kept["dense.weight"]
+    last = _clean(places.long(), values, (classes, nodes, heads, width // (nodes * heads)))
+    return Weights(tuple(attentions), tuple(convolutions), last)
+
+
+def added_up(places: Tensor, weight: Tensor, size: int) -> Tensor:
+    """(size,): what each place gets.
+
+    >>> added_up(torch.tensor([1, 1, 0]), torch.tensor([2.0, 3.0, 4.0]).double(), 3)
+    tensor([4., 5., 0.], dtype=torch.float64)
+    """
+    # Of nothing at all bincount makes whole numbers.
+    return torch.bincount(places, weight, size).double()
+
+
+def _whole(kept: Kept, shapes: Mapping[str, tuple[int, ...]], name: str) -> Tensor:
+    places, values = kept[name]
+    found = torch.zeros(math.prod(shapes[name]), dtype=torch.float64)
+    found[places.long()] = _magnitude(values)
+    return found.reshape(shapes[name])
+
+
+def _clean(places: Tensor, values: Tensor, shape: tuple[int, int, int, int]) -> Connections:
+    weight = _magnitude(values)
+    left = weight > 0
+    return Connections(places[left], weight[left], shape)
+
+
+def _magnitude(weight: Tensor) -> Tensor:
+    """|w|; a training that went astray leaves weights that are no numbers: these carry nothing."""
+    found = weight.detach().double().abs()
+    return found if found.sum().isfinite() else found.nan_to_num(0.0, 0.0, 0.0)
+
+
+# What the report asks of each block of a network, its messages known.
+
+
+Ends = tuple[Tensor, Tensor]  # (joints, lines) and (classes, lines)
+
+
+class Block(ABC):
+    """|w| of a block, ``attention`` (heads, nodes, nodes) and ``convolution`` (heads, channels,
+    filters), and the messages around it."""
+
+    attention: Tensor
+    convolution: Tensor
+
+    @property
+    @abstractmethod
+    def forward(self) -> Tensor:
+        """(joints, nodes, heads, filters): the paths from a joint to the block's end."""
+
+    @property
+    @abstractmethod
+    def total(self) -> Tensor:
+        """(nodes, heads, filters): the same, of all joints together."""
+
+    @property
+    @abstractmethod
+    def flow(self) -> Tensor:
+        """(classes, joints, heads): the paths from a joint to a class through each head."""
+
+    @property
+    @abstractmethod
+    def by_filter(self) -> Tensor:
+        """(heads, filters): all that runs through a filter."""
+
+    @property
+    @abstractmethod
+    def seen(self) -> Tensor:
+        """(nodes, channels): whether anything gets to the block's beginning."""
+
+    @property
+    @abstractmethod
+    def behind(self) -> Tensor:
+        """(nodes, heads, filters): whether its end leads to a class."""
+
+    @abstractmethod
+    def of_attention(self, k: Tensor, u: Tensor, v: Tensor) -> Ends:
+        """What runs from each joint, and to each class, from node v to node u in head k."""
+
+    @abstractmethod
+    def of_convolution(self, k: Tensor, c: Tensor, f: Tensor) -> Ends:
+        """What runs from each joint, and to each class, by channel c to filter f of head k."""
+
+
+# The first block, whose nodes are the joints themselves.
+#
+# What has come from a joint by its convolution is still at that joint, and the same for every
+# joint. So no message has joints and nodes both, and a few sums over kept connections tell
+# everything.
+
+
+@dataclass(frozen=True, eq=False)
+class First(Block):
+    """``wanted`` are the paths to each class from the block's end."""
+
+    attention: Tensor
+    convolution: Tensor
+    wanted: Connections
+
+    @cached_property
+    def kernel(self) -> Tensor:
+        """(heads, filters): all channels of a joint together, one path each."""
+        return self.convolution.sum(1)
+
+    @cached_property
+    def hearing(self) -> Tensor:
+        """(heads, nodes): all that a node hears of joints."""
+        return self.attention.sum(2)
+
+    @cached_property
+    def by_node(self) -> Tensor:
+        """(classes, nodes, heads): the paths to a class from a node in each head, convolved."""
+        classes, nodes, heads, filters = self.wanted.shape
+        kernel = self.kernel.flatten()[self.wanted.places % (heads * filters)]
+        found = added_up(
+            self.wanted.places // filters, self.wanted.weight * kernel, classes * nodes * heads
+        )
+        return found.reshape(classes, nodes, heads)
+
+    @cached_property
+    def by_class(self) -> Tensor:
+        """(classes, heads, filters): the paths to a class from a filter, from all joints."""
+        classes, nodes, heads, filters = self.wanted.shape
+        width = heads * filters
+        hearing = self.hearing.T.flatten()[self.wanted.places // filters % (nodes * heads)]
+        to = self.wanted.places // (nodes * width) * width + self.wanted.places % width
+        found = added_up(to, self.wanted.weight * hearing, classes * width)
+        return found.reshape(classes, heads, filters)
+
+    @cached_property
+    def leading(self) -> Tensor:
+        """(nodes, heads, filters): the paths to all classes from the block's end."""
+        shape = self.wanted.shape[1:]
+        size = math.prod(shape)
+        return added_up(self.wanted.places % size, self.wanted.weight, size).reshape(shape)
+
+    @property
+    def by_channel(self) -> Tensor:
+        """(classes, channels): the paths to a class that begin at a channel, at any joint."""
+        return torch.einsum("okf,kcf->oc", self.by_class, self.convolution)
+
+    @cached_property
+    def forward(self) -> Tensor:
+        return torch.einsum("kuj,kf->jukf", self.attention, self.kernel)
+
+    @property
+    def total(self) -> Tensor:
+        return self.hearing.T[:, :, None] * self.kernel
+
+    @cached_property
+    def flow(self) -> Tensor:
+        return torch.einsum("ouk,kuj->ojk", self.by_node, self.attention)
+
+    @property
+    def by_filter(self) -> Tensor:
+        return self.by_class.sum(0) * self.kernel
+
+    @property
+    def seen(self) -> Tensor:
+        nodes, channels = self.attention.shape[2], self.convolution.shape[1]
+        return torch.ones(nodes, channels, dtype=torch.bool)
+
+    @property
+    def behind(self) -> Tensor:
+        return self.leading > 0
+
+    def of_attention(self, k: Tensor, u: Tensor, v: Tensor) -> Ends:
+        to_class = self.attention[k, u, v] * self.by_node[:, u, k]
+        from_joint = torch.zeros(self.attention.shape[2], len(v), dtype=torch.float64)
+        from_joint[v, torch.arange(len(v))] = to_class.sum(0)
+        return from_joint, to_class
+
+    def of_convolution(self, k: Tensor, c: Tensor, f: Tensor) -> Ends:
+        weight = self.convolution[k, c, f]
+        by_joint = torch.einsum("kuj,ukf->jkf", self.attention, self.leading)
+        return weight * by_joint[:, k, f], weight * self.by_class[:, k, f]
+
+
+# A block behind another: what comes from a joint has been to others on its way.
+
+
+@dataclass(frozen=True, eq=False)
+class Later(Block):
+    """Messages around it, all of them whole:
+
+    ``before`` (joints, nodes, channels)
+        the paths from a joint up to here;
+    ``convolved`` (joints, nodes, heads, filters)
+        those, through the convolution; their node is still the one they come from;
+    ``wanted`` (classes, nodes, heads, filters)
+        the paths to a class from the block's end.
+    """
+
+    attention: Tensor
+    convolution: Tensor
+    before: Tensor
+    convolved: Tensor
+    wanted: Tensor
+
+    @cached_property
+    def carried(self) -> Tensor:
+        """(classes, nodes, heads, filters): ``wanted`` and the attention; the node is the one that
+        paths come from."""
+        return torch.einsum("kuv,oukf->ovkf", self.attention, self.wanted)
+
+    @property
+    def backward(self) -> Tensor:
+        """(classes, nodes, channels): the paths to a class from the block's beginning."""
+        return torch.einsum("ovkf,kcf->ovc", self.carried, self.convolution)
+
+    @cached_property
+    def forward(self) -> Tensor:
+        return onward(self.attention, self.convolved)
+
+    @property
+    def total(self) -> Tensor:
+        return self.forward.sum(0)
+
+    @property
+    def flow(self) -> Tensor:
+        return torch.einsum("ovkf,jvkf->ojk", self.carried, self.convolved)
+
+    @property
+    def by_filter(self) -> Tensor:
+        return (self.convolved.sum(0) * self.carried.sum(0)).sum(0)
+
+    @property
+    def seen(self) -> Tensor:
+        return (self.before > 0).any(0)
+
+    @property
+    def behind(self) -> Tensor:
+        return (self.wanted > 0).any(0)
+
+    def of_attention(self, k: Tensor, u: Tensor, v: Tensor) -> Ends:
+        weight = self.attention[k, u, v]
+        from_joint = torch.einsum("jvkf,ukf->jkuv", self.convolved, self.wanted.sum(0))
+        to_class = torch.einsum("vkf,oukf->okuv", self.convolved.sum(0), self.wanted)
+        return weight * from_joint[:, k, u, v], weight * to_class[:, k, u, v]
+
+    def of_convolution(self, k: Tensor, c: Tensor, f: Tensor) -> Ends:
+        weight = self.convolution[k, c, f]
+        before, behind = self.before[:, :, c], self.carried[:, :, k, f]  # …, nodes, lines
+        from_joint = torch.einsum("jve,ve->je", before, behind.sum(0))
+        to_class = torch.einsum("ve,ove->oe", before.sum(0), behind)
+        return weight * from_joint, weight * to_class
+
+
+def onward(attention: Tensor, convolved: Tensor) -> Tensor:
+    """(joints, nodes, heads, filters), the nodes that paths come from -> those that they go to."""
+    found: Tensor = torch.einsum("kuv,jvkf->jukf", attention, convolved)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Messages:
+    """``dense`` are the connections to classes that are reached, each class's paths adding up to
+    one; ``sums`` (classes,) are what they add up to by themselves. ``summed``: heads are added up.
+    """
+
+    first: First
+    later: tuple[Later, ...]
+    dense: Connections
+    sums: Tensor
+    summed: bool
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return (self.first, *self.later)
+
+    @property
+    def forward(self) -> Tensor:
+        """(joints, nodes, heads of dense, filters): what gets to the dense layer from a joint."""
+        found = self.blocks[-1].forward
+        return found.sum(2, keepdim=True) if self.summed else found
+
+    @property
+    def total(self) -> Tensor:
+        """(nodes, heads of dense, filters): the same, of all joints together."""
+        found = self.blocks[-1].total
+        return found.sum(1, keepdim=True) if self.summed else found
+
+
+def messages_of(weights: Weights) -> Messages:
+    """All messages of a network.
+
+    >>> from trellis.skeleton import GCN
+    >>> from trellis.report.gcn_paths import weights_of
+    >>> found = messages_of(weights_of(GCN(nodes=3, channels=6, classes=2, heads=2, filters=4)))
+    >>> flow = found.first.flow
+    >>> flow.shape, bool(torch.allclose(flow.sum((1, 2)), torch.ones(2).double()))
+    (torch.Size([2, 3, 2]), True)
+    """
+    layers = list(zip(weights.attentions, weights.convolutions, strict=True))
+    heads = len(layers[0][0])
+    start = First(*layers[0], wanted=weights.dense)  # what is wanted of it is not known yet
+    ways: list[tuple[Tensor, Tensor]] = []  # before a later block, and convolved
+    total = start.total
+    if layers[1:]:
+        signal = start.forward
+        for attention, convolution in layers[1:]:
+            before = signal.sum(2) if weights.summed else signal.flatten(2)
+            ways.append((before, torch.einsum("jvc,kcf->jvkf", before, convolution)))
+            signal = onward(attention, ways[-1][1])
+        total = signal.sum(0)
+
+    arrived = (total.sum(1) if weights.summed else total).flatten()
+    here = weights.dense
+    sums = added_up(here.classes, here.weight * arrived[here.places % len(arrived)], here.shape[0])
+    dense = here.scaled(torch.where(sums > 0, 1 / sums, 0))
+
+    wanted = dense.to_every_head(heads) if weights.summed else dense
+    later: list[Later] = []
+    for layer, way in zip(reversed(layers[1:]), reversed(ways), strict=True):
+        block = Later(*layer, *way, wanted=wanted.whole())
+        later.insert(0, block)
+        found = block.backward
+        if weights.summed:  # every head gives the same
+            found = found[:, :, None].expand(-1, -1, heads, -1)
+        wanted = Connections.of(found.reshape(*found.shape[:2], heads, -1))
+    return Messages(First(*layers[0], wanted), tuple(later), dense, sums, weights.summed)

@@ -1,0 +1,197 @@
+"""Saving a model as a folder, and loading it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from os import PathLike
+from typing import Any, Protocol, TypeVar, cast, overload
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from ..devices import on_cpu
+from ..errors import TrellisError
+from ..finite import check_finite
+from ..masks import Mask, Masks, masks_of, plain
+from ..masks.attach import detach
+from ..masks.slots import named_slots, refuse_inference, tied
+from .folder import Folder, read_folder, write_folder
+from .weights import fitted
+
+# The architectures that a folder can be loaded into without being given a model.
+
+
+class Saved(Protocol):
+    """What a registered class can do, besides being a ``torch.nn.Module``."""
+
+    def described(self) -> dict[str, Any]:
+        """All that `rebuilt` needs beside the tensors, as JSON can hold it."""
+
+    @classmethod
+    def rebuilt(cls, description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> nn.Module:
+        """A model of that architecture, made on the ``meta`` device: its weights come later.
+
+        The description may be anything that JSON can say: one that does not fit ``tensors`` must
+        not cost more time than they do.
+        """
+
+
+Kind = TypeVar("Kind", bound=type)
+_KINDS: dict[str, type] = {}
+# Imported when a folder asks for them, so that ``import trellis`` need not.
+_HOMES = {"GCN": "trellis.skeleton.model.gcn", "Compacted": "trellis.deploy.compact.module"}
+
+
+def registered(name: str) -> Callable[[Kind], Kind]:
+    """A class decorator: folders that say ``name`` are loaded into this class."""
+
+    def register(kind: Kind) -> Kind:
+        _KINDS[name] = kind
+        return kind
+
+    return register
+
+
+def name_of(model: nn.Module) -> str | None:
+    """The name that the model's class is registered under, if it is.
+
+    >>> name_of(nn.Linear(2, 1)) is None
+    True
+    """
+    own = parametrize.type_before_parametrizations(model)
+    return next((name for name, kind in _KINDS.items() if kind is own), None)
+
+
+def kind_named(name: str) -> type[Saved]:
+    """The class registered under ``name``."""
+    if name not in _KINDS and name in _HOMES:
+        importlib.import_module(_HOMES[name])
+    if name not in _KINDS:
+        known = ", ".join(sorted(_KINDS.keys() | _HOMES))
+        raise TrellisError(
+            f"architecture {name!r} is none of Trellis's own ({known}): give a model to load "
+            "into, trellis.load(folder, into=model)"
+        )
+    return cast(type[Saved], _KINDS[name])
+
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def save(
+    model: nn.Module, folder: str | PathLike[str], *, notes: Mapping[str, Any] | None = None
+) -> None:
+    """Write a model, masked or not, to a folder: ``model.safetensors`` and ``model.json``.
+
+    The weights are under the unpruned model's own keys and 0 where nothing is kept, so any
+    safetensors reader can use them; the masks lie beside them, a bit for each connection.
+    ``notes`` is any dictionary that JSON can hold. A parametrization of your own (weight norm,
+    say) is evaluated. Both files are written, or, if that fails, neither.
+
+    >>> import tempfile, trellis
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> masks = trellis.prune(model, torch.zeros(1, 4), sparsity=0.5)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(model, folder)
+    ...     fresh = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    ...     trellis.masks_of(load(folder, into=fresh)) == masks
+    True
+    """
+    masks = _masks(model)
+    if masks is None:
+        with plain(model) as seen:
+            state = dict(seen.state_dict())
+    else:
+        state = masks.plain_state_dict(model)
+    parameters = {each for each, _ in named_slots(model)}
+    check_finite(state, "repair it, or train the model again", buffers=state.keys() - parameters)
+    name, architecture = name_of(model), None
+    if name is not None:
+        architecture = {"name": name, "arguments": model.described()}  # type: ignore[operator]
+    write_folder(folder, state, masks, architecture, notes or {})
+
+
+@overload
+def load(folder: str | PathLike[str], into: None = None) -> nn.Module: ...
+@overload
+def load(folder: str | PathLike[str], into: Model) -> Model: ...
+@on_cpu()
+def load(folder: str | PathLike[str], into: nn.Module | None = None) -> nn.Module:
+    """Read what `save` wrote, masks and all, and return the model.
+
+    Without ``into`` this makes a model of the saved architecture, on the CPU, which Trellis can
+    do for its own (``trellis.skeleton.GCN``). With it, any model that has the same parameters
+    and buffers is loaded in place, and its masks, if it has any, give way to the saved ones.
+    Nothing is changed if a name or shape does not fit. No code is ever run from a folder.
+    """
+    saved = read_folder(folder)
+    return rebuilt(saved) if into is None else _loaded(saved, into)
+
+
+def _masks(model: nn.Module) -> Masks | None:
+    named = list(named_slots(model))
+    if all(slot.mask is None for _, slot in named):
+        return None
+    found = masks_of(model)
+    for group in tied(named, masked=False):
+        if len(apart := [name for name, _ in group if name in found]) > 1:
+            raise TrellisError(
+                f"{' and '.join(map(repr, apart))} are one tied parameter under different masks: "
+                "untie them first, or give them one mask"
+            )
+    return found
+
+
+def rebuilt(saved: Folder) -> nn.Module:
+    """A model of the architecture that a folder describes, with its weights and masks."""
+    if saved.architecture is None:
+        raise TrellisError(
+            f"{str(saved.path)!r} holds a model whose architecture is not one of Trellis's own: "
+            "give a model to load into, trellis.load(folder, into=model)"
+        )
+    kind = kind_named(saved.architecture["name"])
+    arguments = saved.architecture["arguments"]
+    try:
+        with torch.device("meta"):  # nothing is allocated for sizes that a file may claim
+            model = kind.rebuilt(arguments, saved.tensors)
+    except (TrellisError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as e:
+        reason = (str(e) or type(e).__name__).splitlines()[0]
+        raise TrellisError(
+            f"{str(saved.path)!r} describes no architecture that can be made: {reason:.300}"
+        ) from None
+    state = fitted(saved.path, saved.tensors, saved.aliases, model)
+    _check_finite(saved, state, model)
+    model.load_state_dict(state, assign=True)
+    return model if saved.masks is None else saved.masks.apply(model)
+
+
+def _check_finite(saved: Folder, state: Mapping[str, Tensor], model: nn.Module) -> None:
+    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    do = "the training that wrote it diverged: train the model again"
+    tensors = {name: t for name, t in state.items() if isinstance(t, Tensor)}
+    check_finite(tensors, do, place=f"{str(saved.path)!r}: ", buffers=tensors.keys() - parameters)
+
+
+def _loaded(saved: Folder, model: Model) -> Model:
+    refuse_inference(model)
+    named = dict(named_slots(model))
+    for name, slot in named.items():
+        if not all(isinstance(transform, Mask) for transform in slot.transforms):
+            raise TrellisError(
+                f"{name!r} has a parametrization of its own in the model to load into, and a "
+                "folder holds plain weights: load into the model without it"
+            )
+    with plain(model) as seen:
+        state = fitted(saved.path, saved.tensors, saved.aliases, seen)
+        _check_finite(saved, state, seen)
+    for name in saved.masks or ():
+        if name not in named:
+            raise TrellisError(
+                f"{str(saved.path)!r} has a mask for {name!r}, which is no parameter of the model"
+            )
+    for slot in named.values():
+        detach(slot)
+    model.load_state_dict(state)
+    return model if saved.masks is None else saved.masks.apply(model)

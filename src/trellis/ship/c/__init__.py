@@ -1,5 +1,0 @@
-"""The run-time in C: its source, and a model's tables written as C."""
-
-from .write import Exported, export_c
-
-__all__ = ["Exported", "export_c"]

@@ -1,6 +1,0 @@
-"""A model as WebAssembly: the same C, and a page that runs it."""
-
-from .scene import Clip, Scene
-from .write import Exported, export_wasm
-
-__all__ = ["Clip", "Exported", "Scene", "export_wasm"]

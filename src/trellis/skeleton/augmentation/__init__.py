@@ -1,6 +1,0 @@
-"""Augmentation: every training step sees recordings that are turned, sized and timed anew."""
-
-from .augmenter import Augmenter
-from .settings import Augmentation
-
-__all__ = ["Augmentation", "Augmenter"]

@@ -1,0 +1,118 @@
+"""The pose that a skeleton takes on average: what to draw where no single recording is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .dataset import Frames
+from .layouts import Layout
+
+Points = NDArray[np.float64]
+
+
+def mean_pose(sequences: Sequence[Frames], roots: Sequence[int]) -> Points:
+    """(frames, joints, 3) each -> (joints, 3): the mean of recordings turned alike.
+
+    A recording's own mean pose is centred on the ``roots``, brought to one size and turned (never
+    mirrored) towards the others, twice over: hands that point everywhere would otherwise average
+    to a ball. The roots' mean is the origin, and joints lie at a distance of about 1 from it.
+
+    >>> triangle = np.array([[[0, 0, 0], [1, 0, 0], [0, 2, 0]]], np.float32)
+    >>> turned = triangle @ np.array([[0, 1, 0], [-1, 0, 0], [0, 0, 1]], np.float32)
+    >>> np.linalg.norm(mean_pose([triangle, turned], [0]), axis=1).round(3)
+    array([0.   , 0.775, 1.549])
+    """
+    poses = [_sized(np.asarray(frames, np.float64).mean(axis=0), roots) for frames in sequences]
+    mean = poses[0]
+    for _ in range(2):
+        mean = _sized(np.mean([_turned(pose, mean) for pose in poses], axis=0), roots)
+    return mean
+
+
+def _sized(pose: Points, roots: Sequence[int]) -> Points:
+    centred: Points = pose - pose[list(roots)].mean(axis=0)
+    size = np.sqrt((centred**2).sum(axis=1).mean())
+    return centred / size if size else centred
+
+
+def _turned(pose: Points, towards: Points) -> Points:
+    """The rotation about the origin that brings a pose nearest to another (Kabsch)."""
+    left, _, right = np.linalg.svd(pose.T @ towards)
+    flip = np.diag([1.0, 1.0, float(np.sign(np.linalg.det(left @ right)) or 1.0)])
+    turned: Points = pose @ left @ flip @ right
+    return turned
+
+
+# How a skeleton is looked at: which way is up, how large it is, which joints belong together.
+
+
+# From a recording's axes to right, up, towards the viewer; each is a rotation, so that no left
+# hand becomes a right one.
+UP = {
+    "y": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "y-down": ((1, 0, 0), (0, -1, 0), (0, 0, -1)),
+    "z": ((1, 0, 0), (0, 0, 1), (0, -1, 0)),
+    "z-down": ((1, 0, 0), (0, 0, -1), (0, 1, 0)),
+    "x": ((0, -1, 0), (1, 0, 0), (0, 0, 1)),
+    "x-down": ((0, 1, 0), (-1, 0, 0), (0, 0, 1)),
+}
+# Cameras differ, and two sets give fractions of an image, which is not square: metres for SBU (its
+# authors' formula), and for MediaPipe's hands a picture of 4 to 3.
+_KNOWN = {
+    "fpha": np.diag((1, -1, -1)),
+    "hand": np.diag((1, -1, -1)),
+    "mediapipe-hand": np.diag((4 / 3, -1, -4 / 3)),
+    "nw-ucla": np.diag((-1, 1, -1)),
+    "sbu": np.diag((-2.56, -1.92, -1.28)),
+    "shrec17": np.diag((1, 1, -1)),
+}
+
+
+def turn_of(layout: Layout, up: str | None = None) -> NDArray[np.float64]:
+    """(3, 3): from a recording's axes to right, up, towards the viewer.
+
+    >>> turn_of(Layout("arm", ("shoulder",), (-1,)), up="y-down").tolist()
+    [[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]]
+    """
+    turn: Sequence[Sequence[int]] | NDArray[np.float64]
+    turn = UP[up] if up is not None else _KNOWN.get(layout.name, np.asarray(UP["y"]))
+    return np.asarray(turn, np.float64)
+
+
+def placed(frames: NDArray[np.float32], turn: NDArray[np.float64], grid: int) -> NDArray[np.int64]:
+    """(frames, joints * 3) whole numbers from -grid to grid: turned, centred, one scale for all.
+
+    >>> still = np.array([[[0, 0, 0], [2, 0, 0], [0, 1, 0]]], np.float32)
+    >>> placed(still, np.eye(3), 1000)
+    array([[-894, -447,    0,  894, -447,    0, -894,  447,    0]])
+    """
+    points = frames.astype(np.float64) @ turn.T
+    flat = points.reshape(-1, 3)
+    points -= (flat.min(axis=0) + flat.max(axis=0)) / 2
+    radius = np.linalg.norm(points, axis=-1).max() or 1.0
+    return np.rint(points * (grid / radius)).astype(np.int64).reshape(len(frames), -1)
+
+
+def branches(layout: Layout) -> list[int]:
+    """A number for each joint, the same along a finger or a limb; across people, for each person.
+
+    >>> branches(Layout("hand", ("wrist", "thumb", "thumb tip", "index"), (-1, 0, 1, 0)))
+    [0, 1, 1, 2]
+    """
+    people = sum(parent < 0 for parent in layout.parents)
+    tops = [_top(layout.parents, joint, forks=people < 2) for joint in range(len(layout.joints))]
+    order = list(dict.fromkeys(tops))
+    return [order.index(top) for top in tops]
+
+
+def _top(parents: tuple[int, ...], joint: int, *, forks: bool) -> int:
+    """Up along the bones to where they begin or, with ``forks``, part from others."""
+    chain = [joint]
+    while (above := parents[chain[-1]]) >= 0 and above not in chain:  # bones may form a ring
+        if forks and parents.count(above) > 1:
+            break
+        chain.append(above)
+    return chain[-1]

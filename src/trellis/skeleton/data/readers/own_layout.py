@@ -1,0 +1,159 @@
+"""Layouts of people's own recordings: from names, from ``layout.json``, or known by its joints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ....errors import TrellisError
+from ..dataset import Frames
+from ..layouts import LAYOUTS, Layout
+from .text import LARGEST, at, brief, read_bytes
+
+# Recordings as nested lists in JSON.
+
+
+def read_json(path: Path) -> Any:
+    """Whatever a JSON file holds."""
+    try:
+        return json.loads(read_bytes(path).decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise TrellisError(f"{at(path)} is not UTF-8 text ({error.reason})") from None
+    except json.JSONDecodeError as error:
+        raise TrellisError(f"{at(path, error.lineno)}: this is not JSON: {error.msg}") from None
+    except (ValueError, RecursionError) as error:  # numbers or nesting beyond all measure
+        raise TrellisError(f"{at(path)} is not JSON that can be read: {error}") from None
+
+
+def json_frames(path: Path, value: Any, joints: Sequence[str]) -> Frames:
+    """Lists of frames, of joints, of x y z -> (frames, joints, 3), every number in its place."""
+    if not isinstance(value, list) or not value:
+        raise TrellisError(f"{at(path)}: {_kind(value)} where a list of frames is expected")
+    try:
+        found = np.array(value)
+    except (ValueError, OverflowError):  # ragged, or integers without end
+        found = np.array(None)
+    whole = found.shape == (len(value), len(joints), 3) and found.dtype.kind in "if"
+    if whole and (np.abs(found) <= LARGEST).all():  # which nothing that is not finite is
+        return found.astype(np.float32)
+    for number, frame in enumerate(value):
+        place = f"{at(path)}: frame {number}"
+        if not isinstance(frame, list) or len(frame) != len(joints):
+            raise TrellisError(f"{place} is {_kind(frame)}; {len(joints)} joints are expected")
+        for name, point in zip(joints, frame, strict=True):
+            if not isinstance(point, list) or len(point) != 3:
+                raise TrellisError(f"{place}, {name!r} is {_kind(point)}; x, y, z are expected")
+            for coordinate in point:
+                number_like = isinstance(coordinate, int | float)
+                if (
+                    isinstance(coordinate, bool)
+                    or not number_like
+                    or not (abs(coordinate) <= LARGEST)
+                ):
+                    raise TrellisError(
+                        f"{place}, {name!r}: {brief(repr(coordinate))} is no finite number within "
+                        f"{LARGEST:g}"
+                    )
+    raise TrellisError(f"{at(path)}: these are not frames x {len(joints)} joints x 3 numbers")
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    return {dict: "an object", str: "a string", type(None): "null"}.get(type(value), "a number")
+
+
+KEYS = ("joints", "parents", "roots", "mirror", "body")
+NONE = (None, "", "-1")  # a list of -1 and names is, to numpy, a list of strings
+
+
+def own_layout(
+    joints: Sequence[str],
+    parents: Sequence[Any] | None = None,
+    roots: Sequence[Any] = (0,),
+    mirror: Sequence[Any] | None = None,
+    body: Sequence[Any] | None = None,
+) -> Layout:
+    """Joints by name; all else by name or number; no parent is None, "" or −1.
+
+    Without parents there are no bones, unless the names are those of a known layout.
+
+    >>> own_layout(["shoulder", "hand"], [None, "shoulder"]).bones
+    ((0, 1),)
+    >>> own_layout(["shoulder", "hand"], ["", "shoulder"]).bones
+    ((0, 1),)
+    >>> from trellis.skeleton.data.layouts import MEDIAPIPE_HAND
+    >>> own_layout(MEDIAPIPE_HAND.joints).name
+    'mediapipe-hand'
+    """
+    joints = tuple(joints)
+    check_names(joints)
+    if parents is None:
+        for known in LAYOUTS.values():
+            if known.joints == joints:
+                return known
+        parents = [-1] * len(joints)
+
+    def number(joint: Any) -> int:
+        if joint in NONE and joint not in joints:
+            return -1
+        if isinstance(joint, int) and not isinstance(joint, bool):
+            return joint
+        if joint in joints:
+            return joints.index(joint)
+        raise TrellisError(f"{brief(str(joint))} is no joint; there are {', '.join(joints)}")
+
+    return Layout(
+        "own",
+        joints,
+        tuple(map(number, parents)),
+        tuple(map(number, roots)),
+        None if mirror is None else tuple(map(number, mirror)),
+        None if body is None else tuple(map(number, body)),
+    )
+
+
+def check_names(joints: Sequence[str]) -> None:
+    """Raise where a joint has no name, or two have one."""
+    if "" in joints:
+        raise TrellisError(f"joint {joints.index('')} has no name")
+    for place, name in enumerate(joints):
+        if name in joints[:place]:
+            raise TrellisError(f"the joint {brief(name)} is named twice")
+
+
+def read_layout(path: Path) -> Layout:
+    """A file such as ``{"joints": ["shoulder", "hand"], "parents": [null, "shoulder"]}``.
+
+    ``roots``, ``mirror`` and ``body`` may follow; or ``{"layout": "mediapipe-hand"}`` names a known
+    one.
+    """
+    given = read_json(path)
+    if isinstance(given, dict) and set(given) == {"layout"}:
+        known = LAYOUTS.get(str(given["layout"]))
+        if known is None:
+            raise TrellisError(
+                f"{at(path)}: {brief(str(given['layout']))} is no layout; there are "
+                f"{', '.join(LAYOUTS)}"
+            )
+        return known
+    if not isinstance(given, dict) or "joints" not in given or not set(given) <= set(KEYS):
+        raise TrellisError(
+            f"{at(path)}: an object with 'joints', and perhaps 'parents', 'roots', 'mirror' and "
+            f"'body', is expected, or one with 'layout' alone"
+        )
+    for key, value in given.items():
+        if not isinstance(value, list) or not all(
+            isinstance(item, str | int | None) and not isinstance(item, bool) for item in value
+        ):
+            raise TrellisError(f"{at(path)}: {key!r} must be a list of joints")
+    if not all(isinstance(name, str) for name in given["joints"]):
+        raise TrellisError(f"{at(path)}: 'joints' must be a list of names")
+    try:
+        return own_layout(**given)
+    except TrellisError as error:
+        raise TrellisError(f"{at(path)}: {error}") from None

@@ -1,0 +1,281 @@
+"""Going through what a source lists: progress, what is left out, and the result."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from unicodedata import normalize
+
+import numpy as np
+from numpy.typing import ArrayLike
+from rich.console import Console
+from rich.progress import Progress
+
+from ....errors import TrellisError
+from ....limits import check_bytes
+from ..dataset import Fold, Frames, Indices, LeftOut, Skeletons
+from ..layouts import Layout
+from .text import shown
+
+# Ways of dividing recordings into those to train on and those to test on.
+
+
+Folds = tuple[Fold, ...]
+HALVES = "drawn halves"
+EXPLAINED = (  # what the name is too short to say
+    "drawn halves: no split is given, so about half of each class is drawn, by the names of the "
+    "recordings; few change sides when others are added"
+)
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,18})([^0-9/]*)", re.DOTALL)
+
+
+def split(name: str, test: Sequence[bool]) -> Folds:
+    """One fold, as the source says.
+
+    >>> split("given", [False, True, False])
+    (Fold(name='given', train=array([0, 2]), test=array([1])),)
+    """
+    chosen = np.asarray(test, bool)
+    return (Fold(name, _where(~chosen), _where(chosen)),)
+
+
+def held_out(groups: Sequence[str]) -> Folds:
+    """A fold for each group, in order of name, that tests on it and trains on the others.
+
+    >>> [(fold.name, fold.test.tolist()) for fold in held_out(["anna", "bela", "anna"])]
+    [('anna', [0, 2]), ('bela', [1])]
+    """
+    return tuple(
+        fold
+        for group in sorted(set(groups))
+        for fold in split(group, [other == group for other in groups])
+    )
+
+
+def drawn_halves(names: Sequence[str], labels: Indices) -> Folds:
+    """One fold, the same on every machine: each recording on the side that its name draws.
+
+    Two in a row, ``wave/4.csv`` and ``wave/5.csv``, are on different sides, so numbered recordings
+    are halved. Any others fall by chance, and a class can come out lopsided. Where a side would
+    have less than a quarter of it, or none, recordings change sides, the first by name first. So
+    an added recording changes the side of at most one other, one of its own class, and of none
+    where what is drawn leaves a quarter on each side, before and after. A class of one recording
+    is trained on.
+
+    >>> fold, = drawn_halves([f"wave/{number}.csv" for number in range(6)], np.zeros(6, np.int64))
+    >>> len(fold.train), len(fold.test)
+    (3, 3)
+    """
+    test = np.array([_drawn(name) for name in names], bool)
+    for label in np.unique(labels):
+        mine = np.flatnonzero(labels == label)
+        if len(mine) == 1:
+            test[mine] = False
+            continue
+        sides = [mine[~test[mine]], mine[test[mine]]]
+        few, many = sorted(sides, key=len)
+        short = max(1, len(mine) // 4) - len(few)
+        for index in sorted(many, key=lambda i: _order(names[i]))[: max(0, short)]:
+            test[index] = not test[index]
+    return split(HALVES, list(test))
+
+
+def _drawn(name: str) -> bool:
+    """Whether a recording of that name is to be tested on."""
+    before, number, after = _parts(name)
+    toss = f"{before}{number // 2}{after}" if number >= 0 else name
+    coin = sha256(normalize("NFC", toss).encode("utf-8", "backslashreplace")).digest()[0]
+    return bool((coin ^ max(number, 0)) & 1)
+
+
+def _order(name: str) -> tuple[str, int, str, str]:
+    return *_parts(name), name
+
+
+def _parts(name: str) -> tuple[str, int, str]:
+    """A file's name around its last number, which is -1 where it has none."""
+    found = _NUMBERED.fullmatch(name)
+    return (found[1], int(found[2]), found[3]) if found else (name, -1, "")
+
+
+def _where(chosen: ArrayLike) -> Indices:
+    return np.flatnonzero(chosen).astype(np.int64)
+
+
+FEWER = "give fewer recordings, or fewer frames a second"
+Found = Sequence[tuple["Entry", Frames]]
+Divide = Callable[[Sequence[str], Indices], Folds]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A recording that a source lists: where it is, its class, and what its folds go by."""
+
+    name: str
+    path: Path
+    label: int
+    group: str = ""
+
+
+@dataclass
+class Reading:
+    """One call of :func:`trellis.skeleton.load`: how it takes faults, and what it left out."""
+
+    source: str
+    skip_bad: bool = False
+    progress: bool = False
+    left_out: list[LeftOut] = field(default_factory=list)
+
+    def fault(self, name: str, error: TrellisError) -> None:
+        """Something listed cannot be used: raise, or leave it out and go on."""
+        if not self.skip_bad:
+            raise error
+        self.left_out.append(LeftOut(shown(name), str(error)))
+
+    def once(self, entries: Iterable[tuple[str, Entry]]) -> list[Entry]:
+        """Without those listed twice; each entry comes with the place that lists it."""
+        first: dict[str, tuple[str, Entry]] = {}
+        for place, entry in entries:
+            if entry.name in first:
+                told = f"{place}: {shown(entry.name)} is listed twice (see {first[entry.name][0]})"
+                self.fault(entry.name, TrellisError(told))
+            else:
+                first[entry.name] = place, entry
+        return [entry for _, entry in first.values()]
+
+    def labelled(self, classes: Sequence[str], entries: Iterable[Entry], place: str) -> None:
+        """Every class has a recording, or is a fault: a label without data."""
+        used = {entry.label for entry in entries}
+        for label, name in enumerate(classes):
+            if label not in used:
+                told = f"{place}: the label {shown(name)} has no recording"
+                self.fault(f"label {name}", TrellisError(told))
+
+    def frames(
+        self, entries: Sequence[Entry], read: Callable[[Entry], Frames]
+    ) -> list[tuple[Entry, Frames]]:
+        """Read each; with a bar on stderr, where progress was asked for and somebody is there."""
+        found = []
+        screen = Console(stderr=True)
+        with Progress(
+            console=screen, transient=True, disable=not (self.progress and screen.is_terminal)
+        ) as bar:
+            task = bar.add_task("Reading recordings", total=len(entries))
+            size = 0
+            for entry in entries:
+                try:
+                    found.append((entry, read(entry)))
+                except TrellisError as error:
+                    self.fault(entry.name, error)
+                else:
+                    size += found[-1][1].nbytes
+                    check_bytes(size, f"the recordings of {shown(self.source)}", FEWER)
+                bar.advance(task)
+        return found
+
+    def result(
+        self,
+        found: Found,
+        classes: Sequence[str],
+        layout: Layout,
+        folds: Divide,
+    ) -> Skeletons:
+        """Put together what was read; ``folds`` makes them from the groups and the labels."""
+        if not found:
+            why = f": {self.left_out[0].why}" if self.left_out else ""
+            raise TrellisError(
+                f"{shown(self.source)}: not one recording could be used; "
+                f"{len(self.left_out):,} left out{why}"
+            )
+        labels, made = _divided(found, folds)
+        if unknown := self._untrained(found, classes, labels, made):
+            found = [one for one, label in zip(found, labels, strict=True) if label not in unknown]
+            labels, made = _divided(found, folds)
+        for fold in made:
+            for side, indices in (("train", fold.train), ("test", fold.test)):
+                if len(indices) == 0:
+                    raise TrellisError(
+                        f"{shown(self.source)}: there is nothing to {side} on in the fold "
+                        f"{fold.name!r} ({len(found):,} recordings read, {len(self.left_out):,} "
+                        "left out): every class wants a recording to train on and one to test on"
+                    )
+        return Skeletons(
+            source=self.source,
+            sequences=tuple(frames for _, frames in found),
+            labels=labels,
+            classes=tuple(classes),
+            names=tuple(entry.name for entry, _ in found),
+            layout=layout,
+            folds=made,
+            left_out=tuple(self.left_out),
+        )
+
+    def _untrained(
+        self, found: Found, classes: Sequence[str], labels: Indices, made: Folds
+    ) -> set[int]:
+        """Classes of recordings to test on of which there are none to train on: all faults.
+
+        Where each group is tested on in turn, by people say, a class that one alone has is part
+        of the protocol, and no fault.
+        """
+        if len(made) != 1 or len(made[0].train) == 0:
+            return set()
+        unknown = set(labels[made[0].test].tolist()) - set(labels[made[0].train].tolist())
+        for entry, _ in found:
+            if entry.label in unknown:
+                told = (
+                    f"{shown(self.source)}: {shown(entry.name)} is to be tested on, and no "
+                    f"recording of its class, {shown(classes[entry.label])}, is there to train on: "
+                    "add some, or take the class out"
+                )
+                self.fault(entry.name, TrellisError(told))
+        return unknown
+
+
+def _divided(found: Found, folds: Divide) -> tuple[Indices, Folds]:
+    labels = np.array([entry.label for entry, _ in found], np.int64)
+    return labels, folds([entry.group for entry, _ in found], labels)
+
+
+# What the numbers mean that a listing gives as labels.
+
+
+class Meanings:
+    """Labels and the actions they stand for, one to one, learnt line by line.
+
+    >>> meanings = Meanings()
+    >>> meanings.learn(0, "grab", "list:1"); meanings.learn(1, "tap", "list:2")
+    >>> meanings.learn(1, "grab", "list:3")
+    Traceback (most recent call last):
+        ...
+    trellis.errors.TrellisError: list:3: label 1 is tap in list:2, and here grab
+    >>> meanings.classes()
+    ['grab', 'tap']
+    """
+
+    def __init__(self) -> None:
+        self.actions: dict[int, tuple[str, str]] = {}  # by label, with the place that said so
+        self.labels: dict[str, tuple[int, str]] = {}
+
+    def learn(self, label: int, action: str, place: str) -> None:
+        """Raise where the line contradicts one before."""
+        if self.actions.get(label, (action, ""))[0] != action:
+            known, where = self.actions[label]
+            raise TrellisError(
+                f"{place}: label {label} is {shown(known)} in {where}, and here {shown(action)}"
+            )
+        if self.labels.get(action, (label, ""))[0] != label:
+            other, where = self.labels[action]
+            raise TrellisError(
+                f"{place}: {shown(action)} has the label {other} in {where}, and here {label}"
+            )
+        self.actions.setdefault(label, (action, place))
+        self.labels.setdefault(action, (label, place))
+
+    def classes(self, first: int = 0) -> list[str]:
+        """By label, from ``first`` to the largest; one that nobody named is its number."""
+        last = max(self.actions, default=first - 1)
+        return [self.actions.get(n, (str(n), ""))[0] for n in range(first, last + 1)]

@@ -1,0 +1,232 @@
+"""Training a recogniser, and tuning one that was pruned."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...errors import TrellisError
+from ...masks import Masks, weights_hash
+from ...masks.masks import carried_masks
+from ...training import Recipe, Teachers, Training, Weights, forward_of, run, stack, unstack
+from ...training.batches import Feed
+from ...training.distillation import check_teaching
+from ...training.provenance import hardware, versions
+from ..data.augmentation import Augmentation, Augmenter
+from ..data.dataset import Fold, Indices, Skeletons
+from ..data.representation import seeing
+from .evaluation import Evaluation
+from .gcn import GCN
+from .narrow import narrowed
+from .recognizer import Recogniser
+
+# Recognisers that teach another one: it learns from what they say of a recording, too.
+
+
+@dataclass(frozen=True, eq=False)
+class Teaching:
+    """Trained ``teachers``; ``weight`` is the share of the loss that comes from them rather than
+    from the labels, ``temperature`` how much their answers are flattened.
+
+    They see what the student sees: the same joints, chunks and normalisation, as models have that
+    were made one of the other, or on the same recordings. What channels they make of that, and how
+    large they are, is their own.
+    """
+
+    teachers: Sequence[Recogniser]
+    weight: float = 0.7
+    temperature: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_teaching(self.weight, self.temperature)
+        if not self.teachers:
+            raise TrellisError("there are no teachers: give one model or several")
+        first = self.teachers[0]
+        for other in self.teachers[1:]:
+            if _form(other) != _form(first):
+                raise TrellisError(
+                    "teachers of different architectures or channels cannot teach together: "
+                    f"{_form(first)} and {_form(other)}"
+                )
+
+    def of(self, student: Recogniser, device: torch.device | str) -> Teachers:
+        """As the student's training takes them."""
+        for teacher in self.teachers:
+            _check_alike(teacher, student)
+        models = [bare(teacher.model) for teacher in self.teachers]
+        weights = {name: weight.to(device) for name, weight in stack(models).items()}
+        forward = seeing(self.teachers[0].channels, forward_of(models[0].to(device)))
+        return Teachers(forward, weights, self.weight, self.temperature)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a student's result depends on, as JSON holds it."""
+        return {
+            "weight": self.weight,
+            "temperature": self.temperature,
+            "teachers": [weights_hash(teacher.model) for teacher in self.teachers],
+        }
+
+
+def bare(model: GCN) -> GCN:
+    """A copy whose masks, if it has any, are zeros for good."""
+    found = copy.deepcopy(model)
+    masks = carried_masks(found)
+    if masks is not None:
+        masks.bake(found)
+    return found
+
+
+def _form(teacher: Recogniser) -> dict[str, Any]:
+    return teacher.model.described() | {"channels": teacher.kinds, "basis": teacher.basis}
+
+
+def _check_alike(teacher: Recogniser, student: Recogniser) -> None:
+    """Refuse a teacher that does not see or name what the student does."""
+    for what, own, wanted in (
+        ("classes", teacher.classes, student.classes),
+        ("joints", teacher.layout.joints, student.layout.joints),
+        ("chunks", teacher.chunks, student.chunks),
+        ("normalisation", teacher.normalisation.to_dict(), student.normalisation.to_dict()),
+    ):
+        if own != wanted:
+            raise TrellisError(
+                f"a teacher has other {what} than its student, {own!r:.100} and not "
+                f"{wanted!r:.100}: teach by a model that was trained on the same recordings, with "
+                "the same --chunks, --frame and --size"
+            )
+
+
+def fit(
+    recogniser: Recogniser,
+    data: Skeletons,
+    fold: Fold,
+    recipe: Recipe,
+    *,
+    seed: int = 0,
+    tune: bool = False,
+    device: torch.device | str = "cpu",
+    precision: str = "fp32",
+    augmentation: Augmentation | None = None,
+    teaching: Teaching | None = None,
+    about: Mapping[str, Any] | None = None,
+    checkpoint: Path | None = None,
+    watch: Callable[[Training], None] | None = None,
+) -> Recogniser:
+    """Train a recogniser's network in place on a fold, and return it with a longer history.
+
+    Masks stay as they are: only kept connections (and biases) are touched. ``tune`` takes the
+    recipe's rate and length for tuning; ``augmentation`` shows the network variants of the
+    recordings, in place of the recipe's noise; ``teaching`` lets it learn from other models as well
+    as from labels; ``about`` is what else the history should say. With
+    ``checkpoint`` a training that was killed goes on where it stopped and ends the same, bit for
+    bit; that file is the caller's to remove.
+    """
+    labels = recogniser.labels(data)
+    for part, chosen in (("train", fold.train), ("test", fold.test)):
+        if len(chosen) == 0:
+            raise TrellisError(f"fold {fold.name!r} of {data.source!r} has no {part} recordings")
+    model = recogniser.model
+    same = dict(about or {}) | {
+        "architecture": model.described(),
+        "tuning": tune,
+        "begun with": weights_hash(model),
+        "normalisation": recogniser.normalisation.to_dict(),
+        "channels": list(recogniser.kinds),
+        "basis": recogniser.basis,
+        "augmentation": None if augmentation is None else augmentation.to_dict(),
+        "taught": None if teaching is None else teaching.to_dict(),
+    }
+    teachers = None if teaching is None else teaching.of(recogniser, device)
+    masks = carried_masks(model)
+    if masks is not None:
+        masks.bake(model)
+    try:
+        x = torch.from_numpy(recogniser.places([data.sequences[i] for i in fold.train]))
+        weights = {name: weight.to(device) for name, weight in stack([model]).items()}
+        forward, kept = forward_of(model.to(device)), _stacked(masks)
+        narrow = None if kept is None else narrowed(model, kept, device)
+        if narrow is not None and kept is not None:
+            weights, kept, forward = narrow.narrow(weights), narrow.narrow(kept), narrow.forward()
+        training = Training(
+            seeing(recogniser.channels, forward),
+            weights,
+            x.to(device),
+            torch.from_numpy(labels[fold.train]).to(device),
+            recipe,
+            seeds=[seed],
+            masks=kept,
+            tune=tune,
+            precision=precision,
+            teachers=teachers,
+            feed=feed_of(recogniser, augmentation, [seed], device),
+        )
+        seconds = run(training, checkpoint, about=same, watch=watch)
+        unstack(weights if narrow is None else narrow.whole(weights), [model])
+        model.to("cpu")
+    finally:
+        if masks is not None:
+            masks.apply(model)
+    step = dataclasses.asdict(recipe) | {
+        "epochs": training.epochs,
+        "rate": training.first_rate,
+        "smoothing": training.smoothing,
+    }
+    for name in ("tune_epochs", "tune_rate", "tune_smoothing"):
+        del step[name]
+    return recogniser.after(
+        step="tune" if tune else "train",
+        source=data.source,
+        synthetic=data.synthetic,
+        fold=fold.name,
+        recordings={"train": len(fold.train), "test": len(fold.test)},
+        digest=data.digest,
+        recipe=step,
+        augmentation=None if augmentation is None else augmentation.to_dict(),
+        taught=None if teaching is None else teaching.to_dict(),
+        seed=seed,
+        precision=precision,
+        device=torch.device(device).type,
+        hardware=hardware(torch.device(device)),
+        versions=versions(),
+        seconds=round(seconds, 1),
+        metrics=metrics(recogniser, data, fold),
+        **(about or {}),
+    )
+
+
+def feed_of(
+    recogniser: Recogniser,
+    augmentation: Augmentation | None,
+    seeds: Sequence[int],
+    device: torch.device | str,
+) -> Feed | None:
+    """What shows a stack of networks like this one variants of its recordings."""
+    if augmentation is None:
+        return None
+    place = torch.device(device)
+    return Augmenter(seeds, augmentation, recogniser.layout, recogniser.chunks, place)
+
+
+def evaluated(recogniser: Recogniser, data: Skeletons, chosen: Indices) -> Evaluation:
+    """How well it names the ``chosen`` recordings of ``data``."""
+    labels = recogniser.labels(data)[chosen]
+    said = recogniser.probabilities([data.sequences[i] for i in chosen]).argmax(axis=1)
+    return Evaluation.of(labels, said, recogniser.classes)
+
+
+def metrics(recogniser: Recogniser, data: Skeletons, fold: Fold) -> dict[str, Any]:
+    """Top-1 and mean-class accuracy on the test recordings, top-1 on those trained on."""
+    test = evaluated(recogniser, data, fold.test)
+    train = evaluated(recogniser, data, fold.train)
+    return {"top1": test.top1, "mean_class": test.mean_class, "train_top1": train.top1}
+
+
+def _stacked(masks: Masks | None) -> Weights | None:
+    """Masks of a stack of one."""
+    return None if masks is None else {name: mask[None] for name, mask in masks.items()}

@@ -1,0 +1,293 @@
+"""The multi-head graph convolutional network of the paper."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import TrellisError
+from ...limits import check_bytes
+from ...saving.model import registered
+from .gpu import fast_logits
+
+# Many GCNs at once: the same function as `GCN.forward`, as few and large products as possible.
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "abs": torch.abs}
+
+
+def stacked_block(
+    attention: Tensor, convolution: Tensor, bias: Tensor | None, combine: str, activation: str,
+    x: Tensor,
+) -> Tensor:  # fmt: skip
+    """One block of N networks.
+
+    attention (N, K, U, V), convolution (N, K or 1, C, F), bias (N, width), x (N, B, V, C)
+    -> (N, K, U, B, F), or (N, 1, U, B, F) for summed heads: batch behind nodes, so that every
+    product reads its operands as they lie.
+    """
+    networks, heads, nodes, _ = attention.shape
+    _, batch, _, channels = x.shape
+    filters = convolution.shape[-1]
+    kernels = convolution.shape[1]
+    if channels <= filters:  # joints are mixed where their signal is smaller
+        columns = x.permute(0, 2, 1, 3).reshape(networks, nodes, batch * channels)
+        mixed = torch.bmm(attention.reshape(networks, heads * nodes, nodes), columns)
+        rows = mixed.reshape(networks * kernels, -1, channels)
+        signal = torch.bmm(rows, convolution.reshape(-1, channels, filters))
+    else:
+        rows = x.permute(0, 2, 1, 3).reshape(networks, 1, nodes * batch, channels)
+        convolved = torch.matmul(rows, convolution)  # networks, kernels, nodes * batch, filters
+        columns = convolved.reshape(networks, kernels, nodes, batch * filters)
+        signal = torch.matmul(attention, columns)
+    signal = signal.reshape(networks, heads, nodes, batch, filters)
+    if combine == "sum":
+        signal = signal.sum(1, keepdim=True)
+    if bias is not None:
+        signal = signal + bias.reshape(networks, -1, 1, 1, filters)
+    return ACTIVATIONS[activation](signal)
+
+
+def stacked_dense(weight: Tensor, bias: Tensor | None, hidden: Tensor) -> Tensor:
+    """(N, classes, U * K * F) on (N, K, U, B, F) -> (N, B, classes)."""
+    networks, heads, nodes, batch, filters = hidden.shape
+    classes = weight.shape[1]
+    by_unit = weight.reshape(networks, classes, nodes, heads, filters).permute(0, 3, 2, 4, 1)
+    parts = torch.bmm(
+        hidden.reshape(-1, batch, filters), by_unit.reshape(-1, filters, classes)
+    )  # one for every head and node
+    logits = parts.reshape(networks, heads * nodes, batch, classes).sum(1)
+    return logits if bias is None else logits + bias[:, None]
+
+
+def stacked_gcn(
+    weights: Mapping[str, Tensor], x: Tensor, blocks: int, combine: str, activation: str,
+    edges: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """(N, B, V, C) -> (N, B, classes), for weights by the names of a `GCN`'s parameters."""
+    first = weights["blocks.0.attention"], weights["blocks.0.convolution"]
+    plain = blocks == 1 and combine == "concat" and edges is None and "dense.bias" not in weights
+    if plain and len(first[0][0]) == len(first[1][0]):
+        logits = fast_logits(*first, weights["dense.weight"], x, activation)
+        if logits is not None:
+            return logits
+    for i in range(blocks):
+        attention = weights[f"blocks.{i}.attention"]
+        hidden = stacked_block(
+            attention if edges is None else attention * edges,
+            weights[f"blocks.{i}.convolution"],
+            weights.get(f"blocks.{i}.bias"),
+            combine,
+            activation,
+            x,
+        )
+        if i + 1 < blocks:  # N, B, V, K * F
+            x = hidden.permute(0, 3, 2, 1, 4).flatten(3)
+    return stacked_dense(weights["dense.weight"], weights.get("dense.bias"), hidden)
+
+
+@registered("GCN")
+class GCN(nn.Module):
+    r"""Learned attention over joints, a convolution per head, a dense layer: one page.
+
+    A block maps node signals :math:`U^\top` (nodes × channels), for heads k = 1 … K, to
+
+    .. math::  f(A^k \, U^\top \, W^k)
+
+    with attention :math:`A^k` (nodes × nodes), convolution :math:`W^k` (channels × filters), and
+    f the ReLU (the paper's, ``activation="relu"``) or the absolute value (``"abs"``), with which a
+    unit answers to a motion and to its opposite, and small networks were more accurate on most of
+    the recordings that we held out (docs/results/choosing.md). Heads are concatenated (the
+    default), or summed before f as in the paper's text; ``shared`` uses one convolution for all
+    heads; ``blocks`` are stacked; the dense layer reads all that the last one gives.
+
+    Shapes: (batch, nodes, channels) -> (batch, classes).
+
+    =================  =============================================  =========================
+    parameter          shape                                          defaults of the paper
+    =================  =============================================  =========================
+    blocks.0.attention    (heads, nodes, nodes)                       16 × 21 × 21
+    blocks.0.convolution  (heads, channels, filters)                  16 × 96 × 128
+    dense                 (classes, heads · nodes · filters)          45 × 43,008
+    =================  =============================================  =========================
+
+    >>> gcn = GCN(nodes=21, channels=96, classes=45)
+    >>> sum(weight.numel() for weight in gcn.parameters())
+    2139024
+    >>> gcn(torch.zeros(2, 21, 96)).shape
+    torch.Size([2, 45])
+
+    ``adjacency`` (nodes × nodes, or heads × nodes × nodes) is where every head's attention starts.
+    ``edges`` says what becomes of it: with ``"limit"`` there is no edge where it is zero, and none
+    is learnt; with ``"start"`` training may add some; with ``"fixed"`` it stays as it was
+    handcrafted, a constant that is neither trained, pruned nor counted. Under ``"limit"`` the
+    attention keeps its shape: entries that are no edges count as connections that never live.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 21,
+        channels: int = 96,
+        classes: int = 45,
+        heads: int = 16,
+        filters: int = 128,
+        blocks: int = 1,
+        shared: bool = False,
+        combine: str = "concat",
+        bias: bool = False,
+        adjacency: Any = None,
+        edges: str = "limit",
+        activation: str = "relu",
+    ) -> None:
+        super().__init__()
+        sizes = {"nodes": nodes, "channels": channels, "classes": classes, "heads": heads,
+                 "filters": filters, "blocks": blocks}  # fmt: skip
+        for name, size in sizes.items():
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                raise TrellisError(f"{name}={size!r} is not a whole number from 1 up")
+        if torch.get_default_device().type != "meta":  # there sizes take no memory
+            _check_sizes(shared=shared, concat=combine == "concat", **sizes)
+        if combine not in ("concat", "sum"):
+            raise TrellisError(f"combine={combine!r} is unknown: 'concat' or 'sum'")
+        if activation not in tuple(ACTIVATIONS):  # a file may hold what is no key
+            raise TrellisError(
+                f"activation={activation!r} is unknown: {' or '.join(map(repr, ACTIVATIONS))}"
+            )
+        if edges not in ("limit", "start", "fixed"):
+            raise TrellisError(f"edges={edges!r} is unknown: 'limit', 'start' or 'fixed'")
+        self.sizes: dict[str, Any] = sizes | {
+            "shared": shared, "combine": combine, "bias": bias, "activation": activation,
+        }  # fmt: skip
+        graph = None if adjacency is None else _graph(adjacency, heads, nodes)
+        width = filters * (heads if combine == "concat" else 1)
+        self.blocks = nn.Sequential(
+            *(
+                Block(nodes, channels if i == 0 else width, heads, filters, shared, combine, bias,
+                      activation, graph, edges)
+                for i in range(blocks)
+            )
+        )  # fmt: skip
+        self.dense = nn.Linear(nodes * width, classes, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, nodes, channels) -> (batch, classes)."""
+        logits: Tensor = self.dense(self.blocks(x).flatten(1))
+        return logits
+
+    def stacked(self, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        """Many networks like this one: (networks, batch, nodes, channels) -> (…, classes)."""
+        edges: Any = self.blocks[0].edges
+        held = {
+            name: constant.expand(len(x), *constant.shape)
+            for name, constant in self.named_buffers()
+            if name.endswith(".attention")
+        }
+        sizes = self.sizes
+        return stacked_gcn(
+            {**weights, **held}, x, sizes["blocks"], sizes["combine"], sizes["activation"], edges
+        )
+
+    def described(self) -> dict[str, Any]:
+        """What a saved model says of its architecture; its edges lie among the tensors."""
+        block: Any = self.blocks[0]
+        held = "attention" in dict(block.named_buffers(recurse=False))
+        return self.sizes | {"limited": block.edges is not None, "fixed": held}
+
+    @classmethod
+    def rebuilt(cls, description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GCN:
+        """The inverse of `described`, for tensors by the names of a GCN's parameters."""
+        sizes = dict(description)
+        limited, fixed = sizes.pop("limited"), sizes.pop("fixed")
+        if f"blocks.{int(sizes['blocks']) - 1}.attention" not in tensors:
+            raise TrellisError(f"blocks={sizes['blocks']!r} and the tensors of other blocks")
+        gcn = cls(**sizes)
+        for block in gcn.blocks:
+            assert isinstance(block, Block)
+            like = block.attention  # torch.empty_like would import a computer algebra, on meta
+            if limited:
+                block.edges = torch.empty(like.shape, dtype=like.dtype)
+            if fixed:
+                block.hold(torch.empty(like.shape, dtype=like.dtype))
+        return gcn
+
+
+class Block(nn.Module):
+    """(batch, nodes, channels) -> (batch, nodes, width); width is heads * filters, or filters."""
+
+    def __init__(
+        self, nodes: int, channels: int, heads: int, filters: int, shared: bool, combine: str,
+        bias: bool, activation: str, graph: Tensor | None, edges: str,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.combine, self.activation = combine, activation
+        # Random, so that every connection has its chance (an identity to start from would take
+        # the whole budget of magnitude pruning), and small, so that training decides what is large.
+        attention = torch.empty(heads, nodes, nodes)
+        kernels = 1 if shared else heads
+        convolution = torch.empty(kernels, channels, filters)
+        if not attention.is_meta:  # where weights come from a file, to draw some takes a second
+            attention = torch.randn(attention.shape) / nodes
+        if graph is not None:
+            attention = graph * (1 + 0.1 * torch.randn(heads, nodes, nodes))
+        self.attention: Tensor = nn.Parameter(attention)
+        if not convolution.is_meta:
+            convolution = torch.randn(convolution.shape) * math.sqrt(2 / channels)
+        self.convolution = nn.Parameter(convolution)
+        width = heads * filters if combine == "concat" else filters
+        self.bias = nn.Parameter(torch.zeros(width)) if bias else None
+        limit = graph is not None and edges == "limit"
+        self.edges: Tensor | None
+        self.register_buffer("edges", (graph != 0).float() if limit and graph is not None else None)
+        if graph is not None and edges == "fixed":
+            self.hold(graph.clone())
+
+    def hold(self, attention: Tensor) -> None:
+        """Make the attention this constant."""
+        del self.attention
+        self.register_buffer("attention", attention)
+
+    def forward(self, x: Tensor) -> Tensor:
+        attention = self.attention if self.edges is None else self.attention * self.edges
+        shared = len(self.convolution) == 1
+        channels, filters = self.convolution.shape[1:]
+        if channels <= filters:  # joints are mixed where their signal is smaller
+            mixed = torch.einsum("kuv,bvc->bukc", attention, x)
+            if shared:
+                signal = mixed @ self.convolution[0]
+            else:
+                signal = torch.einsum("bukc,kcf->bukf", mixed, self.convolution)
+        elif shared:
+            signal = torch.einsum("kuv,bvf->bukf", attention, x @ self.convolution[0])
+        else:
+            convolved = torch.einsum("bvc,kcf->bvkf", x, self.convolution)
+            signal = torch.einsum("kuv,bvkf->bukf", attention, convolved)
+        signal = signal.flatten(2) if self.combine == "concat" else signal.sum(dim=2)
+        return ACTIVATIONS[self.activation](signal if self.bias is None else signal + self.bias)
+
+
+def _check_sizes(
+    *, nodes: int, channels: int, classes: int, heads: int, filters: int, blocks: int,
+    shared: bool, concat: bool,
+) -> None:  # fmt: skip
+    width = filters * (heads if concat else 1)
+    convolutions = (1 if shared else heads) * filters * (channels + (blocks - 1) * width)
+    weights = blocks * heads * nodes**2 + convolutions + classes * nodes * width
+    check_bytes(
+        4 * weights, f"heads={heads}, filters={filters}, blocks={blocks}", "give smaller numbers"
+    )
+
+
+def _graph(adjacency: Any, heads: int, nodes: int) -> Tensor:
+    graph = torch.as_tensor(adjacency, dtype=torch.float32)
+    if graph.shape not in ((nodes, nodes), (heads, nodes, nodes)):
+        raise TrellisError(
+            f"adjacency has the shape {tuple(graph.shape)}; with nodes={nodes} and heads={heads} "
+            f"it is {(nodes, nodes)} or {(heads, nodes, nodes)}"
+        )
+    if not graph.isfinite().all():
+        raise TrellisError("adjacency holds a value that is not finite")
+    return graph.expand(heads, nodes, nodes)

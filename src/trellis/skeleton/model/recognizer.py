@@ -1,0 +1,266 @@
+"""Everything that it takes to name the action in a recording: the network and what it expects."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ...errors import TrellisError
+from ...saving import save
+from ...saving.folder import DESCRIPTION, read_folder
+from ...saving.model import rebuilt
+from ...schema import RecogniserNotes, fitted
+from ..data.dataset import Fold, Frames, Indices, Skeletons
+from ..data.layouts import Layout
+from ..data.normalization import Normalisation
+from ..data.representation import BASES, CHUNKS, COORDINATES, Channels, chunked
+from .gcn import GCN
+
+NOTES = "recogniser"  # where it lies among a saved model's notes
+_BATCH = 600
+
+
+@dataclass(frozen=True, eq=False)
+class Recogniser:
+    """A GCN with the chunking and normalisation of its inputs, its classes and its joints.
+
+    ``kinds`` are the channels that it sees of each joint (`Channels`): places, velocity, bones;
+    ``basis`` is whether those are of moments (``"chunks"``) or of waves over all (``"cosines"``).
+
+    A recording made tomorrow is treated as those it was trained on, because all of that is saved
+    with the weights. ``history`` is what was done to the network, oldest first: dictionaries with
+    a ``step`` (``"train"``, ``"prune"``, ``"tune"``) and whatever is known of it (data, recipe,
+    metrics, options).
+
+    >>> arm = Layout("arm", ("shoulder", "elbow", "hand"), parents=(-1, 0, 1))
+    >>> gcn = GCN(nodes=3, channels=4 * 3, classes=2, heads=2, filters=5)
+    >>> recogniser = Recogniser(gcn, 4, Normalisation((0,), 1.0), ("wave", "point"), arm)
+    >>> moving = np.zeros((50, 3, 3), np.float32)      # frames, joints, coordinates
+    >>> recogniser.inputs([moving]).shape, recogniser.probabilities([moving]).shape
+    ((1, 3, 12), (1, 2))
+    """
+
+    model: GCN
+    chunks: int
+    normalisation: Normalisation
+    classes: tuple[str, ...]
+    layout: Layout
+    history: tuple[dict[str, Any], ...] = ()
+    kinds: tuple[str, ...] = COORDINATES
+    basis: str = BASES[0]
+
+    def __post_init__(self) -> None:
+        sizes = self.model.sizes
+        joints = len(self.layout.joints)
+        channels = self.channels.count(self.chunks)
+        fits = {
+            "nodes": (joints, f"{joints} joints"),
+            "channels": (channels, f"{channels} channels in {self.chunks} chunks"),
+            "classes": (len(self.classes), f"{len(self.classes)} classes"),
+        }
+        for name, (size, words) in fits.items():
+            if sizes[name] != size:
+                raise TrellisError(f"the network has {name}={sizes[name]} and there are {words}")
+        for name, chosen in (
+            ("roots", self.normalisation.roots),
+            ("body", self.normalisation.body or ()),
+            ("bones", [joint for bone in self.normalisation.bones for joint in bone]),
+        ):
+            if not all(0 <= joint < joints for joint in chosen):
+                raise TrellisError(f"the normalisation's {name} are {chosen}, of {joints} joints")
+
+    @property
+    def channels(self) -> Channels:
+        """What is made of the places of joints before the network sees them."""
+        return Channels.of(self.layout, self.kinds, self.basis)
+
+    def network(self) -> nn.Module:
+        """The network as a function of what `prepared` gives, (recordings, joints, chunks * 3), in
+        which other kinds of channels are made: what is shipped."""
+        if self.kinds == COORDINATES:
+            return self.model
+        return _Seeing(Channels.of(self.layout, self.kinds), self.model)
+
+    @classmethod
+    def fresh(
+        cls,
+        data: Skeletons,
+        fold: Fold,
+        *,
+        chunks: int = CHUNKS,
+        kinds: Sequence[str] = COORDINATES,
+        basis: str = BASES[0],
+        frame: str = "camera",
+        size: str = "recorded",
+        seed: int = 0,
+        **options: Any,
+    ) -> Recogniser:
+        """Untrained, for the classes and joints of ``data``, normalised by a fold's training
+        recordings, seen in the ``frame`` of the ``"camera"`` or turned into that of the ``"body"``,
+        in the ``size`` that they were ``"recorded"`` in or all ``"alike"``. ``options`` are those
+        of `GCN`: ``heads``, ``filters``, ``blocks``, …
+        """
+        if "bones" in kinds and not data.layout.bones:
+            raise TrellisError(
+                f"channels {', '.join(kinds)}: nothing says how the joints of {data.source!r} hang "
+                "together; name a layout with bones (docs/skeletons.md), or leave bones out"
+            )
+        inputs = chunked([data.sequences[i] for i in fold.train], chunks)
+        normalisation = Normalisation.fit(inputs, data.layout, frame, size)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            channels = Channels.of(data.layout, kinds, basis).count(chunks)
+            model = GCN(len(data.layout.joints), channels, len(data.classes), **options)
+        classes = tuple(data.classes)
+        return cls(
+            model, chunks, normalisation, classes, data.layout, kinds=tuple(kinds), basis=basis
+        )
+
+    def inputs(self, sequences: Sequence[Frames]) -> NDArray[np.float32]:
+        """Recordings, (frames, joints, 3) each -> (recordings, joints, channels), as the network
+        sees them."""
+        found: NDArray[np.float32] = self.channels(self.places(sequences))
+        return found
+
+    def places(self, sequences: Sequence[Frames]) -> NDArray[np.float32]:
+        """Recordings, (frames, joints, 3) each -> (recordings, joints, chunks * 3), chunked and
+        normalised."""
+        joints = len(self.layout.joints)
+        for i, frames in enumerate(sequences):
+            if frames.ndim != 3 or frames.shape[1:] != (joints, 3) or len(frames) == 0:
+                raise TrellisError(
+                    f"recording {i} has the shape {tuple(frames.shape)}; this model wants at least "
+                    f"one frame of {joints} joints ({_few(self.layout.joints)}), 3 coordinates each"
+                )
+            if not np.isfinite(frames).all():
+                raise TrellisError(f"recording {i} holds a coordinate that is not finite")
+        return self.normalisation(chunked(sequences, self.chunks))
+
+    def prepared(self, sequences: Sequence[Frames]) -> NDArray[np.float32]:
+        """Recordings, (frames, joints, 3) each -> (recordings, joints, chunks * 3): places in the
+        recogniser's basis, which is all that is done to a recording outside its `network`."""
+        found: NDArray[np.float32] = Channels.of(self.layout, basis=self.basis)(
+            self.places(sequences)
+        )
+        return found
+
+    def probabilities(self, sequences: Sequence[Frames]) -> NDArray[np.float32]:
+        """How sure the network is of each class: (recordings, classes), rows summing to 1."""
+        x = torch.from_numpy(self.inputs(sequences)).to(self.model.dense.weight.device)
+        with torch.no_grad():
+            parts = [torch.softmax(self.model(part), dim=1) for part in x.split(_BATCH)]
+        found: NDArray[np.float32] = torch.cat(parts).float().cpu().numpy()
+        if not np.isfinite(found).all():
+            place = int(np.argmin(np.isfinite(found).all(axis=1)))
+            raise TrellisError(
+                f"the model's answer for recording {place} is not finite: a weight is NaN, or a "
+                "coordinate is far larger than those it was trained on; train it again, or repair "
+                "the recording"
+            )
+        return found
+
+    def labels(self, data: Skeletons) -> Indices:
+        """The labels of ``data`` as this model's classes, once its joints are seen to be the same.
+
+        Raises where its joints differ, or where it has a recording of a class unknown here.
+        """
+        own, other = self.layout.joints, data.layout.joints
+        if len(own) != len(other):
+            raise TrellisError(
+                f"{data.source!r} has {len(other)} joints ({_few(other)}) and the model was "
+                f"trained on {len(own)} ({_few(own)}): give data of the same skeleton"
+            )
+        if own != other:
+            place = next(i for i in range(len(own)) if own[i] != other[i])
+            raise TrellisError(
+                f"joint {place} of {data.source!r} is {other[place]!r:.60} and the model's is "
+                f"{own[place]!r:.60}: give data with the same joints in the same order"
+            )
+        place_of = {name: i for i, name in enumerate(self.classes)}
+        used = np.unique(data.labels)
+        if unknown := [data.classes[i] for i in used if data.classes[i] not in place_of]:
+            raise TrellisError(
+                f"{data.source!r} has recordings of {unknown[0]!r:.60}, which the model does not "
+                f"know: its classes are {_few(self.classes, 8)}"
+            )
+        table = np.array([place_of.get(name, -1) for name in data.classes], np.int64)
+        return table[data.labels]
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether any of the data it was trained on was made by a program."""
+        return any(step.get("synthetic", False) for step in self.history)
+
+    def after(self, **step: Any) -> Recogniser:
+        """The same with one more line of history."""
+        return dataclasses.replace(self, history=(*self.history, step))
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write it to a folder, as `trellis.save` does."""
+        layout = dataclasses.asdict(self.layout)
+        notes = {
+            "chunks": self.chunks,
+            "normalisation": self.normalisation.to_dict(),
+            "classes": list(self.classes),
+            "layout": layout,
+            "history": list(self.history),
+            "channels": list(self.kinds),
+            "basis": self.basis,
+        }
+        save(self.model, folder, notes={NOTES: notes})
+
+    @classmethod
+    def load(cls, folder: str | PathLike[str]) -> Recogniser:
+        """Read what `save` wrote."""
+        path = Path(folder)
+        saved = read_folder(path)
+        notes = saved.notes.get(NOTES)
+        if notes is None:
+            raise TrellisError(
+                f"{str(path)!r} holds a model and not what it expects as input: give one that "
+                "`trellis train` or Recogniser.save wrote"
+            )
+        model = rebuilt(saved)
+        if not isinstance(model, GCN):
+            raise TrellisError(f"{str(path)!r} holds a {type(model).__name__}, not a GCN")
+        try:
+            found = fitted(notes, RecogniserNotes, f"$.notes.{NOTES}")
+            return cls(
+                model,
+                found["chunks"],
+                Normalisation.from_dict(found["normalisation"]),
+                tuple(found["classes"]),
+                Layout.from_dict(found["layout"]),
+                tuple(notes["history"]),  # with keys of other releases and commands
+                tuple(found.get("channels", COORDINATES)),
+                found.get("basis", BASES[0]),
+            )
+        except TrellisError as error:
+            raise TrellisError(
+                f"{str(path / DESCRIPTION)!r}: {error!s:.400}; save or download the model again"
+            ) from None
+
+
+class _Seeing(nn.Module):
+    """A network behind the channels that it sees."""
+
+    def __init__(self, channels: Channels, model: nn.Module) -> None:
+        super().__init__()
+        self.channels, self.model = channels, model
+
+    def forward(self, places: Tensor) -> Tensor:
+        logits: Tensor = self.model(self.channels(places))
+        return logits
+
+
+def _few(names: Sequence[str], most: int = 4) -> str:
+    return ", ".join(f"{name:.40}" for name in names[:most]) + (", …" if len(names) > most else "")
