@@ -9,9 +9,11 @@ from __future__ import annotations
 import importlib as _importlib
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from .interrupt import imported as _imported  # noqa: F401  (before torch, which takes seconds)
+
+# isort: split
 from .errors import TrellisError
 from .graph import Trellis, rule, trace
-from .interrupt import imported as _imported  # noqa: F401  (before torch, which takes seconds)
 from .masks import Masks, masks_of
 from .methods.prune import prune
 from .paths.audit import Audit, audit
