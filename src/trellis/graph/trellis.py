@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from ..devices import as_asked, on_cpu
 from ..errors import TrellisError
 from ..masks.plain import aliases
+from ..masks.slots import named_plain_modules
 from ..masks.structure import Entangled
 from .builder import TRUE
 from .export import decompose, describe, export, mutates, on_plain
@@ -220,14 +221,9 @@ def unwrapped(model: nn.Module) -> nn.Module:
 def _refuse_opaque(model: nn.Module) -> None:
     """Raise if a part of the model hides its weights from Python, or stores them as no array."""
     name = type(model).__name__
-    for place, module in model.named_modules():
+    for place, module in named_plain_modules(model):  # raises for TorchScript
         where = f"{place!r} of {name}" if place else name
         kind = type(module)
-        if isinstance(module, torch.jit.ScriptModule):
-            raise TrellisError(
-                f"{where} is TorchScript ({kind.__name__}), which cannot be traced; pass the model "
-                "as it was before torch.jit.script or torch.jit.trace"
-            )
         packed = kind.__module__.startswith("torch.ao.nn.") and ".quantized." in kind.__module__
         if packed and not kind.__name__.endswith("Functional"):
             raise TrellisError(

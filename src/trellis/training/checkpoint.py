@@ -56,6 +56,7 @@ def run(
     is written. ``watch`` is called after every epoch. The
     checkpoint stays: whoever has put the result away calls `remove_checkpoint`.
 
+    >>> import torch
     >>> from trellis.training import forward_of, recipe_named, stack
     >>> model = torch.nn.Linear(2, 2)
     >>> recipe = recipe_named("paper", epochs=5)

@@ -15,7 +15,7 @@ from ...devices import on_cpu
 from ...errors import TrellisError
 from ...finite import check_model, check_outputs
 from ...graph.steps import leaves
-from ...graph.trellis import Trellis, spec, trace
+from ...graph.trellis import Trellis, spec, trace, unwrapped
 from ...masks import Masks, plain
 from .kept import Kept
 from .module import Compacted
@@ -187,6 +187,7 @@ def compact(model: nn.Module | Trellis, example_inputs: Any = None) -> Compacted
             example_inputs = tuple(_example(spec) for spec in model.specs)
         model = model.model
     if isinstance(model, nn.Module):
+        model = unwrapped(model)
         check_model(model, "repair it before compacting")
     devices = {p.device for p in model.parameters()} if isinstance(model, nn.Module) else set()
     if any(device.type != "cpu" for device in devices):
