@@ -175,3 +175,20 @@ def test_an_audit_of_a_batch_leaves_counters_alone() -> None:
     model = Counting()
     assert found(model, torch.randn(4, 4)) == (8, 8, 2)
     assert float(model.calls) == 0
+
+
+def test_an_empty_slice_adds_nothing() -> None:
+    """As rotary embeddings over all features are written."""
+
+    class Rotary(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.first(x)
+            out: Tensor = self.last(torch.cat([h[..., :8], h[..., 8:]], -1))
+            return out
+
+    audit = trellis.audit(Rotary(), torch.zeros(1, 4))
+    assert audit.live == audit.total == 32 + 24

@@ -138,6 +138,7 @@ class Builder:
 
     def cat(self, xs: Sequence[Signal], dim: int) -> Signal:
         dim %= xs[0].ndim
+        xs = [x for x in xs if x.shape[dim]] or xs[:1]  # an empty slice adds nothing
         shape = list(xs[0].shape)
         shape[dim] = sum(x.shape[dim] for x in xs)
         blocked = None

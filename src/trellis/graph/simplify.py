@@ -209,7 +209,7 @@ def look(axes: Axes, step: steps.Step, even: set[int]) -> None:
 def _look_at_gather(axes: Axes, step: steps.Gather, even: set[int]) -> None:
     x, out, dim, wide = step.x, step.out, step.dim, step.index.ndim
     axes.same(x, out, [d if d < dim else -1 if d == dim else d + wide - 1 for d in range(x.ndim)])
-    first = int(step.index.reshape(-1)[0])
+    first = int(step.index.reshape(-1)[0]) if step.index.numel() else -1
     if wide == 1 and first >= 0 and step.index.tolist() == [*range(first, first + len(step.index))]:
         axes.link((out.id, dim), (x.id, dim), first)  # a slice
         axes.cut((x.id, dim), first)
