@@ -47,3 +47,25 @@ def test_top_is_the_first_of_all_sorted(
     kept = {(n, int(i)) for n, mask in found.items() for i in mask.reshape(-1).nonzero()}
     assert kept == first(m, by, masks)
     assert count(found) == len(kept)
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_many_ties_are_sorted_once_and_alike(
+    allowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A head of zeros: every score is 0, and saliency decides."""
+    generator = torch.Generator().manual_seed(3)
+    shapes = {"a": (7, 5), "b": (4, 9), "c": (3,)}
+    saliency = {n: torch.randint(0, 4, s, generator=generator).float() for n, s in shapes.items()}
+    scores = {n: torch.zeros(s) for n, s in shapes.items()}
+    some = {n: torch.rand(s, generator=generator) < 0.7 for n, s in shapes.items()}
+    given = some if allowed else None
+    plain = Ranking(scores, saliency, given)
+    expected = [plain.top(m) for m in range(plain.size + 1)]
+    assert "_order" not in plain.__dict__
+    monkeypatch.setattr("trellis.methods.ranking.SAMPLE", 1)
+    once = Ranking(scores, saliency, given)
+    for m, masks in enumerate(expected):
+        found = once.top(m)
+        assert all(torch.equal(found[n], masks[n]) for n in shapes)
+    assert "_order" in once.__dict__

@@ -79,9 +79,8 @@ class Ranking:
 
     @cached_property
     def _order(self) -> Tensor:
-        """Flat places of what is allowed, best first: for a GPU."""
-        assert self.allowed is not None
-        return order(self, self.allowed)
+        """Flat places of what is allowed, best first: for a GPU, and where most scores tie."""
+        return order(self, self.all if self.allowed is None else self.allowed)
 
     def top(self, m: int, among: Mapping[str, Tensor] | None = None) -> Mapping[str, Tensor]:
         """Masks of the best ``m`` (all, if there are fewer), of those marked in ``among``."""
@@ -90,13 +89,33 @@ class Ranking:
             return masks_at(self, (self._order if among is None else order(self, masks))[:m])
         if m >= (self.total if masks is None else count(masks)):
             return self.all if masks is None else {n: mask.clone() for n, mask in masks.items()}
+        if among is None and "_order" in self.__dict__:
+            return self._first(m)
         found = self.best(max(m, 1), masks)
         cut = kth_largest([values for _, values in found.values()], max(m, 1))
         kept = {name: values >= cut for name, (_, values) in found.items()}
-        self.break_ties(found, kept, cut, count(kept) - m)
+        extra = count(kept) - m
+        if among is None and extra > max(m, SAMPLE):  # a head of zeros: sort once, not every time
+            return self._first(m)
+        self.break_ties(found, kept, cut, extra)
         if m * SPARSE > self.total:
             return {name: self.mask(name, found[name][0], mask) for name, mask in kept.items()}
         places = {name: found[name][0][kernels.where(mask)] for name, mask in kept.items()}
+        return Places(self.shapes, places)
+
+    def _first(self, m: int) -> Mapping[str, Tensor]:
+        """The best ``m`` by the order of all."""
+        chosen = self._order[:m]
+        if m * SPARSE > self.total:
+            return masks_at(self, chosen)
+        chosen = chosen.sort().values
+        sizes = [math.prod(shape) for shape in self.shapes.values()]
+        ends = torch.tensor([0, *sizes]).cumsum(0).to(chosen.device)
+        cuts = torch.searchsorted(chosen, ends).tolist()
+        places = {
+            name: chosen[a:b] - start
+            for name, a, b, start in zip(self.shapes, cuts, cuts[1:], ends.tolist(), strict=False)
+        }
         return Places(self.shapes, places)
 
     def mask(self, name: str, places: Tensor, values: Tensor) -> Tensor:
