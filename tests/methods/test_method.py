@@ -75,12 +75,14 @@ def network() -> nn.Sequential:
 
 
 def test_the_built_in_methods() -> None:
-    found = trellis.methods.available()
-    assert set(found) >= {"magnitude", "random", "viterbi", "chains", "synflow", "phew"}
+    everything = trellis.methods.available()
+    found = {n: cls for n, cls in everything.items() if cls.__module__.startswith("trellis.")}
+    assert set(found) == {"magnitude", "random", "viterbi", "chains", "synflow", "phew"}
     consistent = {name for name, cls in found.items() if cls.consistent}
     assert consistent == {"chains", "viterbi", "phew"}
     assert {name for name, cls in found.items() if cls.needs_unmasked} == {"chains", "phew"}
     assert {n for n, c in found.items() if c.sampling == "always"} == {"random", "phew"}
+    assert [cls.name for cls in found.values()] == list(found)
 
 
 @pytest.mark.parametrize(
