@@ -76,7 +76,14 @@ SIGNATURES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "schedule": REQUIRED,
             "regrow": 0.0,
             "group": None,
-            "options": REQUIRED,  # those of prune
+            "method": "viterbi",
+            "saliency": "magnitude",
+            "consistent": True,
+            "stochastic": False,
+            "seed": 0,
+            "cover_outputs": True,
+            "ignore": (),
+            "method_options": REQUIRED,
         },
     ),
     "Schedule": (
@@ -92,15 +99,12 @@ SIGNATURES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "keep": None,
             "method": "viterbi",
             "saliency": "magnitude",
-            "scope": "global",
             "consistent": None,
-            "surrogate": "local",
-            "inverse_alpha": 1.0,
-            "row_normalize": False,
             "stochastic": False,
             "seed": 0,
             "cover_outputs": True,
             "ignore": (),
+            "method_options": REQUIRED,  # the fields of the method's class
         },
     ),
 }
@@ -136,8 +140,10 @@ def test_the_public_face_is_documented_and_complete() -> None:
         assert inspect.getdoc(getattr(trellis, name)), name
     wanted = {"Masks", "TrellisError", "audit", "masks_of", "prune", "rule", "trace"}
     wanted |= {"Pruner", "Schedule", "load", "save", "skeleton"}
+    wanted |= {"methods", "register_method"}
     wanted |= {"Runtime", "compact", "export_c", "export_onnx", "export_wasm"}
-    assert wanted <= set(trellis.__all__)
+    assert wanted <= set(trellis.__all__) <= set(dir(trellis))
+    assert trellis.__all__ == sorted(trellis.__all__)
 
 
 def test_whoever_only_prunes_does_not_wait_for_skeletons() -> None:

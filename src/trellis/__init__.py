@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from .interrupt import imported as _imported  # noqa: F401  (before torch, which takes seconds)
 
 # isort: split
+from . import methods
 from .errors import TrellisError
 from .graph import Trellis, rule, trace
 from .masks import Masks, masks_of
+from .methods.method import register_method
 from .methods.prune import prune
 from .paths.audit import Audit, audit
 from .saving import load, save
@@ -48,7 +50,9 @@ __all__ = [
     "export_wasm",
     "load",
     "masks_of",
+    "methods",
     "prune",
+    "register_method",
     "rule",
     "save",
     "skeleton",

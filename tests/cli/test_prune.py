@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import safetensors.torch
@@ -83,11 +84,11 @@ def test_json(run: Run) -> None:
     ],
 )
 def test_options_are_those_of_the_function(
-    run: Run, tmp_path: Path, words: str, options: dict[str, object]
+    run: Run, tmp_path: Path, words: str, options: dict[str, Any]
 ) -> None:
     ran = run(*MLP, "--sparsity", "0.95", *words.split(), "--masks", "m", "--json")
     assert ran.status == 0, ran.err
-    expected = trellis.prune(mlp(), X, sparsity=0.95, **options)  # type: ignore[arg-type]
+    expected = trellis.prune(mlp(), X, sparsity=0.95, **options)
     assert trellis.Masks.load(tmp_path / "m") == expected
     assert {k: ran.json["options"][k] for k in options} == json.loads(json.dumps(options))
 
@@ -114,7 +115,7 @@ def test_saliency_and_counts_from_files(run: Run, tmp_path: Path) -> None:
         ("--sparsity 1.0", "sparsity=1.0 is out of range"),
         ("--sparsity nan", "out of range"),
         ("--keep 1", "too small"),
-        ("--sparsity 0.5 --scope erk", "goes with method 'magnitude' or 'random'"),
+        ("--sparsity 0.5 --scope erk", "method 'viterbi' has no option 'scope'"),
         ("--sparsity 0.5 --ignore nothing.*", "'nothing.*' fits no parameter"),
         ("--sparsity 0.5 --saliency gone", "there is no file 'gone'"),
         ("--sparsity 0.5 --scope gone.json", "--scope 'gone.json' cannot be read"),

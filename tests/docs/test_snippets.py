@@ -32,9 +32,11 @@ def test_snippets_run_in_order(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    # What a page registers is gone afterwards.
+    monkeypatch.setattr("trellis.methods.method._METHODS", trellis.methods.available())
     names: dict[str, Any] = {"__name__": "snippets"}
     for code, printed in SNIPPETS[page]:
-        exec(compile(code, page, "exec"), names)
+        exec(compile(code, page, "exec", dont_inherit=True), names)
         out = capsys.readouterr().out
         assert not printed or out == printed
 

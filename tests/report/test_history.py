@@ -22,6 +22,7 @@ from trellis.report.model import Models, model_report
 from trellis.skeleton import Recogniser, fit
 from trellis.skeleton.shrink import course_named, shrink
 from trellis.training import recipe_named
+from trellis.training.plan import options_of
 from trellis.training.provenance import hardware
 
 
@@ -142,11 +143,21 @@ def test_each_command_goes_on_from_what_the_one_before_it_wrote(
     ],
 )  # fmt: skip
 def test_a_command_that_prunes_says_how_it_did(given: dict[str, Any], words: str) -> None:
-    usual = {name: one.default for name, one in inspect.signature(trellis.prune).parameters.items()}
-    named = {field.name for field in dataclasses.fields(Options)}
-    asked = {name: value for name, value in usual.items() if name in named} | given
-    step = {"step": "prune", "budget": 4} | Options(**asked).record()
+    step = {"step": "prune", "budget": 4} | options_of({"consistent": None} | given).record()
     assert commands([step], {}, {}) == [f"trellis prune dense --keep 4 {words} --out pruned"]
+
+
+def test_a_step_of_an_earlier_release_holds_options_of_every_method() -> None:
+    old = {"scope": "global", "surrogate": "global", "inverse_alpha": 5.0, "row_normalize": True}
+    step = {"step": "prune", "budget": 4, "method": "viterbi", "seed": 2} | old
+    told = "--method viterbi --seed 2"
+    assert commands([step], {}, {}) == [f"trellis prune dense --keep 4 {told} --out pruned"]
+
+
+def test_a_method_that_is_not_imported_is_named() -> None:
+    step = {"step": "prune", "budget": 4, "method": "theirs", "strength": 3, "seed": 2}
+    told = "--method theirs --seed 2"
+    assert commands([step], {}, {}) == [f"trellis prune dense --keep 4 {told} --out pruned"]
 
 
 def test_what_prune_takes_by_itself_is_what_its_command_takes() -> None:

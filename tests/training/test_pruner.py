@@ -14,7 +14,6 @@ from torch import Tensor, nn
 import trellis
 from trellis import Pruner, Schedule
 from trellis.errors import TrellisError
-from trellis.methods.options import METHODS
 from trellis.training.pruner import Renewal
 from trellis.training.regrowth import plenty
 
@@ -22,7 +21,9 @@ from .gradual import IN, OUT, adam, example, gradual, guaranteed, learn, network
 
 ONE_SHOT = Schedule("one-shot")
 LINEAR = Schedule("linear", end=100)
-CHOICES: dict[str, dict[str, Any]] = {method: {"method": method} for method in METHODS} | {
+CHOICES: dict[str, dict[str, Any]] = {
+    method: {"method": method} for method in trellis.methods.available()
+} | {
     "by layer": {"method": "magnitude", "scope": "layer", "consistent": False},
     "lamp": {"method": "magnitude", "scope": "lamp"},
     "counts": {"method": "magnitude", "scope": {"0.weight": 40, "3.weight": 31, "5.weight": 7}},
@@ -241,11 +242,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"schedule": Schedule("linear", end=5, start=0.95)}, "starts at a sparsity of 0.95"),
     ({"regrow": 1.0}, "regrow=1.0 is not a share"),
     ({"regrow": True}, "regrow=True is not a share"),
-    ({"methods": "viterbi"}, "no option 'methods'; beside sparsity"),
-    ({"method": "best"}, "method='best' is unknown"),
-    ({"scope": "layer"}, "scope='layer' goes with method"),
+    ({"methods": "viterbi"}, "method 'viterbi' has no option 'methods'"),
+    ({"method": "best"}, "expected a method .* got 'best'"),
+    ({"scope": "layer"}, "method 'viterbi' has no option 'scope'"),
     ({"method": "magnitude", "scope": "leyer"}, "scope='leyer' is unknown"),
-    ({"method": "magnitude", "scope": {"0.weight": 9}}, "fits one budget and no other"),
+    ({"method": "magnitude", "scope": {"0.weight": 9}}, "fits one budget only"),
     ({"ignore": "9.*"}, r"pattern '9\.\*' fits no parameter"),
     ({"ignore": "*"}, "no prunable weights"),
     ({"saliency": {"0.weight": torch.ones(24, IN)}}, r"no tensor for '3\.weight'"),

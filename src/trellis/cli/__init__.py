@@ -99,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def called() -> int:
         return tyro.cli(
-            _imported(command),
+            _imported(command, rest),
             prog=f"trellis {command}",
             args=rest,
             config=(tyro.conf.FlagCreatePairsOff,),
@@ -170,9 +170,14 @@ def _prepare_output() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def _imported(name: str) -> Command:
-    """One when it is asked for: `trellis report` does not wait for what `trellis export` needs."""
-    return bounded(getattr(importlib.import_module(f"trellis.cli.{name}"), name))
+def _imported(name: str, words: Sequence[str]) -> Command:
+    """Import a command when it is asked for: `trellis report` does not wait for exporters.
+
+    A module whose flags depend on the command line has a function ``command(words)``.
+    """
+    module = importlib.import_module(f"trellis.cli.{name}")
+    make = getattr(module, "command", None)
+    return bounded(getattr(module, name) if make is None else make(words))
 
 
 def bounded(command: Command) -> Command:

@@ -123,7 +123,7 @@ def load_model(target: str) -> nn.Module:
             f"{target!r} names no model: write package.module:factory, such as "
             "shop.models:detector, or the folder of a saved one"
         )
-    with _current_folder_first(), aside():
+    with current_folder_first(), aside():
         found = _attribute(_import(module), path, target)
         model = found if isinstance(found, nn.Module) else _call(found, target)
     if not isinstance(model, nn.Module):
@@ -132,7 +132,7 @@ def load_model(target: str) -> nn.Module:
 
 
 @contextmanager
-def _current_folder_first() -> Iterator[None]:
+def current_folder_first() -> Iterator[None]:
     """As ``python -m`` does; installed scripts do not look in the current folder."""
     folder = os.getcwd()
     sys.path.insert(0, folder)

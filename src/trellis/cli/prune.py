@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import tyro
 from torch import Tensor
@@ -13,77 +14,54 @@ import trellis
 
 from ..errors import TrellisError
 from ..files import check_writable, replacing
+from ..methods import available
+from ..methods.method import default_of, method_class, option_help, option_types, options_of_class
+from ..methods.options import DEFAULT
 from ..saving.folder import own_files
 from ..saving.weights import read_tensors, write_weights
 from ..schema import Count, read_json
 from .data_arguments import Inputs, Json, Target, Weights
 from .fitting import Overwrite, check_folder, held_folder
-from .model_arguments import Opened, input_files, is_folder, opened
+from .model_arguments import Opened, current_folder_first, input_files, is_folder, opened
 from .output import aside, print_change, print_json, say
 
 arg = tyro.conf.arg
 Sparsity = Annotated[
-    float | None, arg(metavar="FRACTION", help="The fraction to remove, such as 0.99.")
+    float | None, arg(metavar="FRACTION", help="Fraction of connections to remove, such as 0.99.")
 ]
 Keep = Annotated[
-    int | None, arg(metavar="N", help="How many connections to keep, instead of --sparsity.")
+    int | None, arg(metavar="N", help="Number of connections to keep, instead of --sparsity.")
 ]
 Out = Annotated[
     Path | None,
     arg(
         metavar="FILE|FOLDER",
-        help="Where to write the pruned weights: a plain state dict in safetensors, zero where "
-        "nothing is kept. Tied parameters are stored once. A model that comes from a folder is "
-        "written to a folder, masks and all.",
+        help="File for the pruned weights: a plain state dict in safetensors, with zeros where "
+        "nothing is kept. Tied parameters are stored once. For a model from a folder: a folder, "
+        "with masks.",
     ),
 ]
-MasksOut = Annotated[Path | None, arg(metavar="FILE", help="Where to write the masks file.")]
-Method = Annotated[
-    Literal["viterbi", "magnitude", "chains", "synflow", "phew", "random"],
-    arg(
-        help="How connections are chosen. viterbi: by the best path through each; magnitude, "
-        "random: one by one; chains: whole chains from input to output; synflow: by the sum over "
-        "all paths; phew: by random walks."
-    ),
-]
+MasksOut = Annotated[Path | None, arg(metavar="FILE", help="File for the masks.")]
+Method = Annotated[str, arg(metavar="NAME|MODULE:CLASS", help="How connections are chosen.")]
 Saliency = Annotated[
     str,
     arg(
         metavar="magnitude|FILE",
-        help="What a connection is worth: magnitude, or a safetensors file with a tensor of the "
+        help="Importance of a connection: magnitude, or a safetensors file with a tensor of the "
         "same shape for each parameter.",
-    ),
-]
-Scope = Annotated[
-    str,
-    arg(
-        metavar="global|layer|erk|lamp|FILE",
-        help="How magnitude and random spread the budget; or a JSON file of parameter names and "
-        "counts.",
     ),
 ]
 Consistent = Annotated[
     Literal["auto", "yes", "no"],
-    arg(
-        help="Whether every kept connection must be live. auto: yes for viterbi, chains, phew; "
-        "no for the others."
-    ),
+    arg(help="Whether every kept connection must be live. auto: the method's default."),
 ]
-Surrogate = Annotated[
-    Literal["local", "global"], arg(help="chains: judge the next step, or all that lies ahead.")
-]
-InverseAlpha = Annotated[
-    float,
-    arg(help="chains with --surrogate global: 1/alpha from 1 (all paths) to inf (the best one)."),
-]
-RowNormalize = Annotated[bool, arg(help="chains: make each |W| row-stochastic first.")]
 Stochastic = Annotated[bool, arg(help="Sample in proportion to saliency, without replacement.")]
-Seed = Annotated[int, arg(help="The same seed gives the same masks on every machine.")]
+Seed = Annotated[int, arg(help="Seed of random draws; it gives the same masks on every machine.")]
 CoverOutputs = Annotated[
     bool,
     arg(
-        help="Let a consistent network miss outputs that the unpruned one reaches.",
-        help_behavior_hint="(otherwise it reaches them all)",
+        help="Allow a consistent network to miss outputs that the unpruned one reaches.",
+        help_behavior_hint="(default: it reaches them all)",
     ),
 ]
 Ignore = Annotated[
@@ -96,6 +74,106 @@ Ignore = Annotated[
 ]
 
 
+# Flags for the options of all registered methods, made from their classes.
+
+
+def command(args: Sequence[str]) -> Callable[..., int]:
+    """Return the command `prune` with a flag for each option of each method.
+
+    Args:
+        args: The words after ``trellis prune``. If ``--method`` names a class to import, it is
+            imported first, so that its options become flags.
+    """
+    name = _method_in(args)
+    with current_folder_first():
+        chosen = method_class(name) if ":" in name else available().get(name)
+    signature = inspect.signature(prune)
+    hints = get_type_hints(prune, include_extras=True)
+    parameters = {n: p for n, p in signature.parameters.items() if n != "options"}
+    defaults: dict[str, Any] = {}
+    order = [cls for cls in available().values() if cls is not chosen]
+    for cls in order if chosen is None else [chosen, *order]:
+        for option in options_of_class(cls):
+            kind = _flag_type(option_types(cls).get(option.name))
+            if kind is None or option.name in parameters:
+                continue
+            defaults[option.name] = default = default_of(option)
+            from_file = kind is str and option_types(cls)[option.name] is not str
+            metavar = "NAME|FILE.json" if from_file else None
+            hints[option.name] = Annotated[kind, arg(help=_flag_help(option.name), metavar=metavar)]
+            keyword = inspect.Parameter.KEYWORD_ONLY
+            parameters[option.name] = inspect.Parameter(option.name, keyword, default=default)
+    own = set() if chosen is None else {option.name for option in options_of_class(chosen)}
+
+    def run(*words: Any, **given: Any) -> int:
+        # A flag of another method is passed on if it was given, so that prune refuses it.
+        left_out = [n for n, usual in defaults.items() if n not in own and given[n] == usual]
+        return prune(*words, **{n: value for n, value in given.items() if n not in left_out})
+
+    run.__name__, run.__doc__ = "prune", prune.__doc__
+    methods = " ".join(f"{n}: {_summary(cls)}" for n, cls in available().items())
+    hints["method"] = Annotated[
+        str, arg(metavar="NAME|MODULE:CLASS", help=f"How connections are chosen. {methods}")
+    ]
+    run.__annotations__ = hints
+    run.__signature__ = signature.replace(parameters=list(parameters.values()))  # type: ignore[attr-defined]
+    return run
+
+
+def _method_in(args: Sequence[str]) -> str:
+    """
+    >>> _method_in(["model", "--method", "chains"]), _method_in(["--method=phew"]), _method_in([])
+    ('chains', 'phew', 'viterbi')
+    """
+    found = DEFAULT
+    for word, after in zip(args, [*args[1:], ""], strict=False):
+        if word == "--method" or word.startswith("--method="):
+            found = word.partition("=")[2] or after
+    return found
+
+
+def _flag_type(kind: Any) -> Any:
+    """The type of a flag for an option; None if a command line cannot give it.
+
+    >>> from trellis.methods.method import Scope
+    >>> _flag_type(bool), _flag_type(Scope), _flag_type(list)
+    (<class 'bool'>, <class 'str'>, None)
+    """
+    if get_origin(kind) is Literal or kind in (bool, int, float, str, type(None)):
+        return kind
+    parts = get_args(kind)
+    if any(get_origin(part) is not None and _is_mapping(part) for part in parts):
+        return str  # a name, or a JSON file
+    if parts and all(_flag_type(part) is not None for part in parts):
+        return Union[tuple(parts)]  # noqa: UP007  (made from a tuple)
+    return None
+
+
+def _is_mapping(kind: Any) -> bool:
+    origin = get_origin(kind)
+    return isinstance(origin, type) and issubclass(origin, Mapping)
+
+
+def _flag_help(option: str) -> str:
+    """The description of an option, after the names of the methods that have it."""
+    owners = [
+        (name, option_help(cls).get(option, ""))
+        for name, cls in available().items()
+        if option in {field.name for field in options_of_class(cls)}
+    ]
+    told = next((text for _, text in owners if text), "")
+    return f"{', '.join(name for name, _ in owners)}: {told}".rstrip(": ")
+
+
+def _summary(cls: type) -> str:
+    """The first sentence of a class's docstring.
+
+    >>> _summary(available()["phew"])
+    'Keep the connections that random walks in both directions use.'
+    """
+    return inspect.cleandoc(cls.__doc__ or "").partition("\n")[0]
+
+
 def prune(
     target: Target,
     /,
@@ -106,19 +184,16 @@ def prune(
     weights: Weights = None,
     out: Out = None,
     masks: MasksOut = None,
-    method: Method = "viterbi",
+    method: Method = DEFAULT,
     saliency: Saliency = "magnitude",
-    scope: Scope = "global",
     consistent: Consistent = "auto",
-    surrogate: Surrogate = "local",
-    inverse_alpha: InverseAlpha = 1.0,
-    row_normalize: RowNormalize = False,
     stochastic: Stochastic = False,
     seed: Seed = 0,
     cover_outputs: CoverOutputs = True,
     ignore: Ignore = (),
     overwrite: Overwrite = False,
     as_json: Json = False,
+    **options: Any,
 ) -> int:
     """Keep the best connections of a model, so that every kept one is on a path.
 
@@ -127,22 +202,23 @@ def prune(
       trellis prune shop.models:detector --weights trained.safetensors --input 1x3x224x224 --sparsity 0.99 --out pruned.safetensors
       trellis prune hands --sparsity 0.99 --out small
 
-    The second prunes a model that `trellis train` wrote; `trellis tune` then brings back accuracy.
+    The second prunes a model that `trellis train` wrote; `trellis tune` then restores accuracy.
     """  # noqa: E501  (an example must be one line to be copied)
-    named = [Path(each) for each in (saliency, scope) if each.endswith((".json", ".safetensors"))]
+    files = [each for each in (saliency, *options.values()) if isinstance(each, str)]
+    named = [Path(each) for each in files if each.endswith((".json", ".safetensors"))]
     read = input_files(target, weights, *named)
     _check_files(out, masks, read, folder=is_folder(target), overwrite=overwrite)
-    options: dict[str, Any] = {
-        "method": method, "saliency": _saliency(saliency), "scope": _scope(scope),
+    shared: dict[str, Any] = {
+        "method": method, "saliency": _saliency(saliency),
         "consistent": {"auto": None, "yes": True, "no": False}[consistent],
-        "surrogate": surrogate, "inverse_alpha": inverse_alpha, "row_normalize": row_normalize,
         "stochastic": stochastic, "seed": seed, "cover_outputs": cover_outputs, "ignore": ignore,
     }  # fmt: skip
+    own = {name: _counts(name, value) for name, value in options.items()}
     given = opened(target, inputs, weights)
     with aside():
         net = trellis.trace(given.model, given.examples)
         before = trellis.audit(net)
-        found = trellis.prune(net, sparsity=sparsity, keep=keep, **options)
+        found = trellis.prune(net, sparsity=sparsity, keep=keep, **shared, **own)
         after = trellis.audit(net)
     _write(given, found, out, masks, overwrite=overwrite)
     if as_json:
@@ -170,14 +246,16 @@ def _saliency(given: str) -> str | dict[str, Tensor]:
     return given if given == "magnitude" else read_tensors(Path(given))[0]
 
 
-def _scope(given: str) -> str | Mapping[str, int]:
-    if not given.endswith(".json"):
+def _counts(option: str, given: Any) -> Any:
+    """An option's value; from a JSON file, if it names one."""
+    if not isinstance(given, str) or not given.endswith(".json"):
         return given
     try:
         remedy = 'give names and counts, such as {"fc.weight": 100}'
         return read_json(Path(given), dict[str, Count], remedy)
     except FileNotFoundError as error:
-        raise TrellisError(f"--scope {given!r} cannot be read: {error.strerror}") from error
+        flag = option.replace("_", "-")
+        raise TrellisError(f"--{flag} {given!r} cannot be read: {error.strerror}") from error
 
 
 def _check_files(
@@ -196,7 +274,7 @@ def _check_files(
 def _write(
     given: Opened, found: trellis.Masks, out: Path | None, masks: Path | None, *, overwrite: bool
 ) -> None:
-    """Both files, or neither."""
+    """Write both files, or neither."""
     folder = given.notes is not None
     with replacing(*filter(None, (None if folder else out, masks))) as drafts:
         if out is not None and not folder:

@@ -112,7 +112,7 @@ def shares(
 SCOPES = ("global", "layer", "erk", "lamp")
 
 
-def check(scope: Any, sizes: Mapping[str, int]) -> None:
+def check_scope(scope: Any, sizes: Mapping[str, int]) -> None:
     if isinstance(scope, Mapping):
         for name, n in scope.items():
             if name not in sizes:

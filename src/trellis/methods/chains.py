@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -14,21 +15,71 @@ from ..errors import TrellisError
 from ..graph.trellis import Trellis
 from .complete_budget import add_singles, split, wires_taken
 from .layers import Floats, Layer, Layered, layered
+from .method import Problem, WalkMethod, register_method
 from .walks import Choices, Walk
 
-# Eq. 4 and 5: what lies ahead of a unit, as paths from it to the outputs.
+
+@register_method("chains")
+@dataclass(frozen=True, kw_only=True)
+class Chains(WalkMethod):
+    """Keep whole chains from input to output, the paper's Algorithm 1. For layered networks.
+
+    From each input unit in turn, a chain takes the best connection that is still free at each unit.
+    With ``stochastic=True`` it draws one instead, in proportion to the score.
+
+    Args:
+        surrogate: "local": the score of a step is its own saliency. "global": its saliency times
+            the weight of all paths ahead (Eq. 4 and 5).
+        inverse_alpha: 1/α of Eq. 5, for the global surrogate. 1 sums all paths ahead (Eq. 4);
+            infinity takes the best one.
+        row_normalize: Divide the saliencies of the connections that leave a unit by their sum
+            first. For the global surrogate.
+
+    >>> import trellis
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
+    >>> method = Chains(surrogate="global", inverse_alpha=10)
+    >>> trellis.prune(model, torch.zeros(1, 8), keep=8, method=method).kept
+    8
+    """
+
+    surrogate: Literal["local", "global"] = "local"
+    inverse_alpha: float = 1.0
+    row_normalize: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        alpha = self.inverse_alpha
+        if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not alpha >= 1:
+            raise TrellisError(
+                f"expected a number from 1 to infinity for inverse_alpha, got {alpha!r}"
+            )
+
+    def walk(self, problem: Problem, budget: int) -> dict[str, Tensor]:
+        return chains(
+            problem.net,
+            problem.saliency,
+            budget,
+            surrogate=self.surrogate,
+            inverse_alpha=self.inverse_alpha,
+            row_normalize=self.row_normalize,
+            stochastic=problem.stochastic,
+            seed=problem.seed,
+        )
+
+
+# Eq. 4 and 5: the weight of all paths from a unit to the outputs.
 #
 # Ŵ_jk is the l_p norm, p = 1/alpha, of the products of magnitudes along all paths from unit j to
 # output unit k: at p = 1 the sum over paths (Eq. 4), at p = ∞ the best of them. By recursion
 # over layers (Eq. 5), Ŵ_ik = (Σ_j (|W_ij| Ŵ_jk)^p)^(1/p).
 #
-# Everything is in the log domain. A layer is one matrix product of scaled exponentials; where
-# that underflows, the few entries concerned are summed again, exactly.
+# Everything is in the log domain. A layer is one matrix product of scaled exponentials. Entries
+# that underflow there are summed again, exactly.
 
 
 TINY = 1e-200  # products of scaled factors below this may have lost terms to underflow
 BLOCK = 4_000_000  # numbers held at a time
-DECIMALS = 9  # of a logarithm: coarser than what the number of threads changes in a sum
+DECIMALS = 9  # of a logarithm: hides differences between thread counts in the order of a sum
 
 
 def ahead(
@@ -39,11 +90,11 @@ def ahead(
     total: bool,
     row_normalize: bool = False,
 ) -> list[Floats]:
-    """For each level l = 1..L, per unit j: the logarithm of max_k Ŵ_jk, or with ``total`` of
-    Σ_k Ŵ_jk. -∞ where no output is reached by connections that are not zero.
+    """Return log max_k Ŵ_jk for each unit j of each level 1..L, or log Σ_k Ŵ_jk with ``total``.
 
-    ``row_normalize`` first divides the connections that leave a unit by their sum. (What leaves
-    the input needs none: a choice at a unit does not change with a factor common to it.)
+    The result is -∞ where non-zero connections reach no output. ``row_normalize`` first divides the
+    connections that leave a unit by their sum. Input units are not normalised: a common factor
+    changes no choice.
 
     >>> import torch
     >>> from trellis.graph.trellis import trace
@@ -53,7 +104,7 @@ def ahead(
     [[4.0, 6.0], [1.0, 1.0]]
     """
     p = inverse_alpha
-    one = p == (1.0 if total else math.inf)  # then the outputs may be joined from the start
+    one = p == (1.0 if total else math.inf)  # then the outputs can be joined from the start
     columns = 1 if one else len(net.outputs)
     width = max(1, BLOCK // max(layer.largest for layer in net.layers))
     found = [np.full(n, -np.inf) for n in net.units[1:]]
@@ -102,9 +153,9 @@ def _back(layer: Layer, magnitudes: Floats, value: Floats, p: float) -> Floats:
 
 
 def _gather(layer: Layer, slots: Floats, p: float) -> Floats:
-    """Join the slots that read a tail, for every tail."""
+    """Join the slots that read a tail, for each tail."""
     first = np.array(layer.first)
-    some = np.flatnonzero(first[1:] > first[:-1])  # reduceat knows no empty groups
+    some = np.flatnonzero(first[1:] > first[:-1])  # reduceat cannot handle empty groups
     tails = np.full((layer.tails, slots.shape[1]), -np.inf)
     uses = slots[layer.slots]
     if len(some) < len(uses):
@@ -151,7 +202,7 @@ def _best(weight: Floats, heads: Floats) -> Floats:
 
 
 def _norms(layer: Layer, magnitudes: Floats) -> Floats:
-    """Per tail, the logarithm of the sum of what leaves it; 0 where that is nothing."""
+    """Per tail, the logarithm of the sum of the connections that leave it; 0 if that is zero."""
     useful = np.where(layer.useful, 0.0, -np.inf)[:, None]
     return _finite(_back(layer, magnitudes, useful, 1.0)[:, 0])
 
@@ -178,17 +229,17 @@ def chains(
     stochastic: bool = False,
     seed: int = 0,
 ) -> dict[str, Tensor]:
-    """Masks of ``budget`` connections, by chains from a seeded rotation over the input units.
+    """Return masks of ``budget`` connections, by chains from the input units in a seeded order.
 
-    At a unit i the chain takes the untaken connection to the unit j of largest |W_ij| (local) or
-    |W_ij| · max_k Ŵ_jk (global, see `surrogate.ahead`); with ``stochastic`` it draws one in
-    proportion to |W_ij| or |W_ij| · Σ_k Ŵ_jk, without replacement. |W| is ``saliency``: at least
-    0, in the parameters' shapes. Parameters that it leaves out are wires: always kept, never
-    counted, of weight 1.
+    At unit i, a chain takes the free connection to unit j of largest |W_ij| (local) or
+    |W_ij| · max_k Ŵ_jk (global, see `ahead`). With ``stochastic`` it draws one in proportion to
+    |W_ij| or |W_ij| · Σ_k Ŵ_jk, without replacement. |W| is ``saliency``: 0 or more, in the
+    parameters' shapes. Parameters without saliency are wires: always kept, never counted, with
+    weight 1.
 
-    The chain that would overshoot the budget is not begun; single connections between live
-    units, largest saliency first, fill the rest. Fewer than ``budget`` are kept only where no
-    single one can be added. Layered networks only.
+    A chain that exceeds the budget is not started. Single connections between live units fill the
+    rest, largest saliency first. Fewer than ``budget`` are kept only if no single connection can be
+    added. For layered networks only.
 
     >>> from trellis.graph.trellis import trace
     >>> mlp = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
@@ -216,7 +267,7 @@ def chains(
 
 
 def rotation(units: int, seed: int) -> list[int]:
-    """The order in which input units take turns."""
+    """Return the order of the input units."""
     generator = torch.Generator().manual_seed(seed & 0xFFFFFFFF)
     order: list[int] = torch.randperm(units, generator=generator).tolist()
     return order

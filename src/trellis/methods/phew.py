@@ -1,4 +1,4 @@
-"""A PHEW-like selection: connections that random walks in both directions come by.
+"""A PHEW-like selection: the connections that random walks in both directions use.
 
 After Patil & Dovrolis, "PHEW: Constructing Sparse Networks that Learn Fast and Generalize Well
 Without Any Training Data" (2021): walks start at the input and at the output units in turn, and
@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import cycle
 
 import numpy as np
@@ -20,22 +21,43 @@ from ..graph.trellis import Trellis
 from .chains import rotation
 from .complete_budget import add_singles, split, wires_taken
 from .layers import Floats, Layered, layered
+from .method import Problem, WalkMethod, register_method
 from .walks import Choices, Walk
 
-# connections, where they lead, running sums of magnitudes
+# connections, their ends, running sums of magnitudes
 Ladder = tuple["array[int]", "array[int]", "array[float]"]
-PATIENCE = 100  # walks that may add nothing before their number is held against those that do
+PATIENCE = 100  # walks that may add nothing before unsuccessful and successful ones are compared
+
+
+@register_method("phew")
+@dataclass(frozen=True, kw_only=True)
+class Phew(WalkMethod):
+    """Keep the connections that random walks in both directions use.
+
+    Each step of a walk is drawn in proportion to saliency, with replacement. The seed decides the
+    result, with ``stochastic=True`` or without. For layered networks. It has no options of its own.
+
+    >>> import trellis
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
+    >>> trellis.prune(model, torch.zeros(1, 8), keep=8, method=Phew(), seed=1).kept
+    8
+    """
+
+    sampling = "always"
+
+    def walk(self, problem: Problem, budget: int) -> dict[str, Tensor]:
+        return phew(problem.net, problem.saliency, budget, seed=problem.seed)
 
 
 def phew(
     net: Trellis, saliency: Mapping[str, Tensor], budget: int, *, seed: int = 0
 ) -> dict[str, Tensor]:
-    """Masks of ``budget`` connections, by random walks from a seeded rotation over the input
-    units (forward) and the output units (backward), alternately.
+    """Return masks of ``budget`` connections by random walks.
 
-    Towards a full budget walks find ever less that is new. Once more of them have added
-    nothing than something, the walks go on without replacement, as the stochastic `chains` do, so
-    that the selection ends. Finishing, and parameters that ``saliency`` leaves out, as there.
+    Walks start from input units (forward) and output units (backward) in turn, in a seeded order.
+    Near a full budget, most walks find nothing new. Once more walks add nothing than something,
+    further walks are drawn without replacement, as in stochastic `chains`, so that the selection
+    ends. The rest of the budget and parameters without ``saliency`` are handled as in `chains`.
 
     >>> from trellis.graph.trellis import trace
     >>> mlp = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
@@ -56,7 +78,7 @@ def phew(
 
 
 class Wander:
-    """Random walks with replacement. ``taken``: one byte per connection, shared."""
+    """Random walks with replacement. ``taken`` has one byte per connection, and is shared."""
 
     def __init__(self, net: Layered, magnitudes: Floats, taken: bytearray, seed: int) -> None:
         self.net, self.magnitudes, self.taken = net, magnitudes, taken
@@ -66,10 +88,13 @@ class Wander:
         self.rows: dict[tuple[bool, int, int], Ladder] = {}
 
     def walks(self, room: int) -> tuple[int, bool]:
-        """Walk while walks fit. How many connections are left to take, and whether that is for
-        lack of walks that add something."""
+        """Walk until the next walk exceeds the budget.
+
+        Returns:
+            The number of connections left to take, and whether walks stopped adding connections.
+        """
         fruitless = fruitful = 0
-        for forward, unit in self.starts():  # none where no path leads through
+        for forward, unit in self.starts():  # empty if there is no path
             if room <= 0 or fruitless > fruitful + PATIENCE:
                 break
             new = {c for c in self.walk(forward, unit) if not self.taken[c]}
@@ -85,7 +110,7 @@ class Wander:
         return room, room > 0
 
     def starts(self) -> Iterator[tuple[bool, int]]:
-        """(forward?, unit): input and output units in turn, those on no path left out."""
+        """Yield (forward, unit): input and output units in turn, if they are on a path."""
         first, last = self.net.layers[0], self.net.layers[-1]
         inputs = [u for u in rotation(first.tails, self.seed) if len(first.row(u)[0])]
         reached = last.seen(last.reached) & last.useful
@@ -95,7 +120,7 @@ class Wander:
             yield False, pair[1]
 
     def walk(self, forward: bool, unit: int) -> list[int]:
-        """The connections of one walk through all layers."""
+        """Return the connections of one walk through all layers."""
         depth = len(self.net.layers)
         found = []
         for level in range(depth) if forward else reversed(range(depth)):
@@ -106,13 +131,13 @@ class Wander:
         return found
 
     def row(self, forward: bool, level: int, unit: int) -> Ladder:
-        """Connections at a unit, where they lead, and the running sum of their magnitudes."""
+        """Return the connections at a unit, their ends, and the running sum of magnitudes."""
         key = forward, level, unit
         if key not in self.rows:
             layer = self.net.layers[level]
             connections, ends = layer.row(unit) if forward else layer.column(unit)
             ladder = np.cumsum(self.magnitudes[connections])
-            if not ladder[-1] > 0:  # nothing to prefer: all alike
+            if not ladder[-1] > 0:  # all are zero: equal probabilities
                 ladder = np.arange(1.0, len(connections) + 1)
             self.rows[key] = (
                 array("i", connections.tobytes()),
@@ -122,6 +147,7 @@ class Wander:
         return self.rows[key]
 
     def draw(self) -> float:
+        """Return a uniform draw."""
         if not self.draws:
             block = torch.rand(4096, generator=self.generator, dtype=torch.float64)
             self.draws = block.tolist()

@@ -1,13 +1,14 @@
-"""The public verb: keep the best connections of a model, consistently."""
+"""`trellis.prune`: keep the best connections of a model, in place."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
@@ -20,31 +21,28 @@ from ..finite import check_finite
 from ..graph.current import Current, current, matching, without
 from ..graph.trellis import Trellis, trace
 from ..masks import Masks
-from ..paths.scores import best_path
 from .budget import budget as exact_budget
-from .budget import check, kept_share, scoped
-from .chains import chains
-from .consistent import closed, finished
-from .options import MULTIPLY, WALKS, Options
-from .phew import phew
+from .budget import kept_share
+from .method import Kept, Method, Problem, Scope, resolved
+from .options import DEFAULT, Options
 from .ranking import Ranking, count
-from .saliency import Magnitude, Saliency, finite, not_negative, perturbed, saliency_of, uniform
-from .synflow import synflow
+from .saliency import Saliency, finite, lifted, not_negative, perturbed, saliency_of
 
 # Which connections may be kept at all.
 
 
-STRAY = 1e-3  # share of zeros up to which they are chance: random initialisation draws some
-SAMPLE = 1 << 13  # of more zeros than stray ones it misses all once in four thousand tensors
+STRAY = 1e-3  # up to this share, zeros are chance: random initialisation draws some
+SAMPLE = 1 << 13  # entries: above STRAY, a sample misses all zeros in one of 4,000 tensors
 
 
 def allowed(net: Trellis, now: Current, *, closed: bool) -> dict[str, Tensor] | None:
-    """What is kept now: what masks keep and, for a consistent result (``closed``), what is not
-    zero in a parameter that was pruned without masks, since a path through a zero weight is
-    none. None where that is everything.
+    """Return the connections that are kept now; None if all are.
 
-    A parameter that is zero throughout has not been pruned but not been trained yet (the second
-    factor of a low-rank adapter, a head initialised to zero): all of it may be kept.
+    Masks decide. For a consistent result (``closed``), zeros also count as pruned in a parameter
+    without a mask, because a path through a zero weight carries nothing.
+
+    A parameter that is zero everywhere counts as untrained (the second factor of a low-rank
+    adapter, a head initialised to zero). All of it may be kept.
     """
     found: dict[str, Tensor] = {}
     for name in net.connections:
@@ -64,7 +62,7 @@ def allowed(net: Trellis, now: Current, *, closed: bool) -> dict[str, Tensor] | 
 
 
 def zeros(weight: Tensor) -> float:
-    """The share of entries that are exactly zero; of a large tensor, 0.0 if a sample has none."""
+    """Return the share of zeros; for a large tensor, 0.0 if a sample has none."""
     flat = weight.reshape(-1)
     if flat.numel() > SAMPLE and not bool((flat[:: flat.numel() // SAMPLE | 1] == 0).any()):
         return 0.0
@@ -72,8 +70,7 @@ def zeros(weight: Tensor) -> float:
 
 
 def refuse_hooks(model: nn.Module) -> None:
-    """Old-style norms recompute a weight from another before each call: what is masked there
-    comes back, or is divided by zero."""
+    """Refuse old-style norms. They recompute a weight before each call, which undoes its mask."""
     for name, module in model.named_modules():
         for hook in module._forward_pre_hooks.values():
             if isinstance(hook, WeightNorm | SpectralNorm):
@@ -85,18 +82,15 @@ def refuse_hooks(model: nn.Module) -> None:
                 )
 
 
-# A method at work: which connections it chooses of those that it may, changing nothing.
-
-
-Kept = Mapping[str, Tensor]  # bool, in the parameters' shapes
+# A method at work on current weights. Nothing is changed.
 
 
 @dataclass(frozen=True, eq=False)
-class Method:
-    """The ``options``' method on the weights as they are ``now``.
+class Selector:
+    """Chooses connections by the method of ``options``, for the weights ``now``.
 
-    Connections that are ``fresh``, about to come back, weigh nothing yet. They count as much as
-    the best of their parameter, so that they return unless no path that they lie on is any good.
+    ``fresh`` connections are about to return and have weight 0. They count as much as the best of
+    their parameter.
     """
 
     net: Trellis
@@ -105,112 +99,99 @@ class Method:
     fresh: Kept | None = None
 
     @cached_property
-    def saliency(self) -> Mapping[str, Tensor]:
-        found = saliency_of(self.now, list(self.net.connections), self.options.saliency)
-        if not self._weighs_weights:
-            finite(found, list(found))
-        if self.options.method in MULTIPLY or self.options.stochastic:
-            not_negative(found, self.options.method)
-        return found
-
-    def choose(self, able: Kept | None, budget: int, share: Fraction | None = None) -> Kept:
-        """``budget`` connections of those in ``able`` (None: of all). ``share``: the fraction
-        kept that the budget was given as, which layers are rounded down by one by one."""
-        if able is not None and count(able) == self.net.total:
-            able = None
-        if self.options.method in WALKS:
-            return self._walked(able, budget)
-        ranking, counts = self._ranked(able, budget, share)
-        if self.options.closes:
-            return closed(self.net.lean, ranking, budget, cover=self.options.cover_outputs)
-        return ranking.top(budget) if counts is None else ranking.top_each(counts)
-
-    def ranking(self, able: Kept, budget: int) -> Ranking:
-        """How the method ranks; a method that walks fills up by saliency."""
-        if self.options.method in WALKS:
-            worth = self._lifted(self.saliency)
-            return Ranking(worth, worth, able)
-        return self._ranked(able, budget, None)[0]
-
-    def _ranked(
-        self, able: Kept | None, budget: int, share: Fraction | None
-    ) -> tuple[Ranking, dict[str, int] | None]:
-        """The ranking, and how many of each parameter are kept, if the scope says."""
-        net, options, worth = self.net, self.options, self.saliency
-        if options.method == "random":
-            worth = uniform(worth, options.seed)
-        elif options.stochastic:
-            worth = perturbed(worth, options.seed)
-        worth = self._lifted(worth)
-        among = None if able is None else dict(able)
-        if options.method == "viterbi":
-            signed = worth.signed if isinstance(worth, Magnitude) else worth
-            usable = signed if among is None else {n: w * among[n] for n, w in signed.items()}
-            scores = best_path(net.lean, usable)
-            if self._weighs_weights:
-                finite(worth, scores.unread if scores.finite else list(worth))
-            return Ranking(scores, worth, among), None
-        if options.method == "synflow":
-            return synflow(net, dict(worth), among, budget), None
-        share = Fraction(budget, net.total) if share is None else share
-        return scoped(options.scope, dict(worth), among, budget, share)
-
-    @property
-    def _weighs_weights(self) -> bool:
-        """Whether paths are weighed by the weights as they are. Weights that are not finite show
-        in what paths weigh then: to look for them first would be one more pass over them all."""
+    def _unchecked(self) -> bool:
+        """Whether the method will look for NaN and infinity itself, in plain weights."""
         options = self.options
         plain = options.saliency == "magnitude" and not options.stochastic and self.fresh is None
-        return plain and options.method == "viterbi"
+        return plain and options.method.checks_weights
 
-    def _walked(self, able: Kept | None, budget: int) -> Kept:
-        """Walks from inputs to outputs, on the CPU, over what may be kept: all else has no
-        weight, and is left out of what they bring."""
-        plain = {name: value.cpu() for name, value in self._lifted(self.saliency).items()}
-        among = None if able is None else {name: mask.cpu() for name, mask in able.items()}
-        if among is not None:
-            plain = {name: value * among[name] for name, value in plain.items()}
-        ranking = Ranking(plain, plain, among)
-
-        def walk(m: int) -> dict[str, Tensor]:
-            found = self._walk(plain, m)
-            return found if among is None else {n: mask & among[n] for n, mask in found.items()}
-
-        kept: Kept
-        if self.options.closes:
-            kept = finished(self.net.lean, ranking, budget, walk, cover=self.options.cover_outputs)
-        else:
-            kept = walk(budget)
-            if among is not None:
-                rest = ranking.top(budget - count(kept), {n: ~mask for n, mask in kept.items()})
-                kept = {name: mask | rest[name] for name, mask in kept.items()}
-        device = next(iter(self.now.weights.values())).device
-        return {name: mask.to(device) for name, mask in kept.items()}
-
-    def _walk(self, saliency: dict[str, Tensor], budget: int) -> dict[str, Tensor]:
+    @cached_property
+    def saliency(self) -> Mapping[str, Tensor]:
+        """What the method gets: checked, with noise if it samples by noise."""
         options = self.options
-        if options.method == "phew":
-            return phew(self.net, saliency, budget, seed=options.seed)
-        return chains(
-            self.net,
-            saliency,
-            budget,
-            surrogate=options.surrogate,
-            inverse_alpha=options.inverse_alpha,
-            row_normalize=options.row_normalize,
+        found = saliency_of(self.now, list(self.net.connections), options.saliency)
+        if not self._unchecked:
+            finite(found, list(found))
+        if options.method.multiplies or options.stochastic:
+            not_negative(found, options.method.name)
+        if options.stochastic and options.method.sampling == "noise":
+            found = perturbed(found, options.seed)
+        return lifted(found, self.fresh)
+
+    def problem(self, able: Kept | None, budget: int, share: Fraction | None = None) -> Problem:
+        """Return what the method decides on: ``budget`` of the connections in ``able``."""
+        options = self.options
+        return Problem(
+            net=self.net,
+            weights={name: self.now.weights[name] for name in self.net.connections},
+            saliency=self.saliency,
+            allowed=None if able is None else dict(able),
+            budget=budget,
+            share=Fraction(budget, self.net.total) if share is None else share,
+            consistent=options.closes,
+            cover_outputs=options.cover_outputs,
             stochastic=options.stochastic,
             seed=options.seed,
+            fresh=self.fresh,
+            unchecked=self._unchecked,
         )
 
-    def _lifted(self, worth: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """With what is fresh at its parameter's best."""
-        if self.fresh is None:
-            return worth
-        fresh = self.fresh
-        return {
-            name: torch.where(fresh[name], value.max(), value) if fresh[name].any() else value
-            for name, value in worth.items()
-        }
+    def choose(self, able: Kept | None, budget: int, share: Fraction | None = None) -> Kept:
+        """Return ``budget`` connections of those in ``able`` (None: of all).
+
+        ``share`` is the fraction that the budget was given as. Scopes round it for each layer.
+        """
+        if able is not None and count(able) == self.net.total:
+            able = None
+        return self.options.method.choose(self.problem(able, budget, share))
+
+    def ranking(self, able: Kept, budget: int) -> Ranking:
+        """Return the connections in ``able`` from best to worst."""
+        return self.options.method.ranking(self.problem(able, budget))
+
+
+Fractional = float | Decimal | Fraction
+BuiltIn = Literal["viterbi", "magnitude", "random", "chains", "synflow", "phew"]
+
+
+# The first signature is for editors: it lists the options of the built-in methods.
+@overload
+def prune(
+    model: nn.Module | Trellis,
+    example_inputs: Any = None,
+    *,
+    sparsity: Fractional | None = None,
+    keep: int | None = None,
+    method: BuiltIn = "viterbi",
+    saliency: Saliency = "magnitude",
+    consistent: bool | None = None,
+    stochastic: bool = False,
+    seed: int = 0,
+    cover_outputs: bool = True,
+    ignore: str | Collection[str] = (),
+    scope: Scope = ...,
+    surrogate: Literal["local", "global"] = ...,
+    inverse_alpha: float = ...,
+    row_normalize: bool = ...,
+) -> Masks: ...
+
+
+@overload
+def prune(
+    model: nn.Module | Trellis,
+    example_inputs: Any = None,
+    *,
+    sparsity: Fractional | None = None,
+    keep: int | None = None,
+    method: str | Method = "viterbi",
+    saliency: Saliency = "magnitude",
+    consistent: bool | None = None,
+    stochastic: bool = False,
+    seed: int = 0,
+    cover_outputs: bool = True,
+    ignore: str | Collection[str] = (),
+    **method_options: Any,
+) -> Masks: ...
 
 
 @on_cpu()
@@ -218,32 +199,69 @@ def prune(
     model: nn.Module | Trellis,
     example_inputs: Any = None,
     *,
-    sparsity: float | None = None,
+    sparsity: Fractional | None = None,
     keep: int | None = None,
-    method: str = "viterbi",
+    method: str | Method = DEFAULT,
     saliency: Saliency = "magnitude",
-    scope: str | Mapping[str, int] = "global",
     consistent: bool | None = None,
-    surrogate: Literal["local", "global"] = "local",
-    inverse_alpha: float = 1.0,
-    row_normalize: bool = False,
     stochastic: bool = False,
     seed: int = 0,
     cover_outputs: bool = True,
-    ignore: str | Sequence[str] = (),
+    ignore: str | Collection[str] = (),
+    **method_options: Any,
 ) -> Masks:
-    """Prune a model in place so that every kept weight is on a path from input to output.
+    """Prune a model in place.
 
-    ``sparsity`` is the fraction removed (or give ``keep``, a number of connections). The masks
-    are registered on the model as parametrizations and returned. ``method``:
+    By default, every kept connection is on a path from an input to an output. The masks are
+    registered on the model as parametrizations. If the model already carries masks, more is
+    removed and nothing returns.
 
-    - ``"viterbi"``: by the best path product through each connection (the default);
-    - ``"magnitude"``, ``"random"``: one by one, spread as ``scope`` says;
-    - ``"chains"``: the paper's Algorithm 1, with ``surrogate``, ``inverse_alpha`` (Eq. 5's 1/α)
-      and ``row_normalize``;
-    - ``"synflow"``: iterative path sums; ``"phew"``: random walks.
+    Args:
+        model: The model, or what `trellis.trace` returned for it.
+        example_inputs: A tensor, or a tuple of the positional inputs of ``forward()``.
+        sparsity: Fraction of connections to remove, from 0 to below 1. Give this or ``keep``.
+        keep: Number of connections to keep.
+        method: How connections are chosen: a name, or an object such as
+            ``trellis.methods.Chains(surrogate="global")``. The names:
 
-    ``consistent=True`` closes any of them. See the documentation for how options compose.
+            - "viterbi": by the best path through each connection (the default);
+            - "magnitude": by saliency alone;
+            - "random": a random choice;
+            - "chains": whole chains from input to output, the paper's Algorithm 1;
+            - "synflow": by the sum over all paths, in rounds;
+            - "phew": the connections that random walks use.
+
+            `trellis.methods.available` lists them all. ``"package.module:Class"`` names a
+            registered class to import.
+        saliency: Importance of a connection: "magnitude", a mapping of parameter names to tensors,
+            or a function (name, parameter) -> tensor.
+        consistent: Whether every kept connection must be live. None: True for "viterbi", "chains"
+            and "phew", False for the other built-in methods.
+        stochastic: Sample in proportion to saliency, without replacement. "random" and "phew"
+            always sample.
+        seed: Seed of all random draws. The same seed gives the same masks on every machine.
+        cover_outputs: Whether a consistent result reaches every output that the unpruned model
+            reaches.
+        ignore: Name patterns of parameters that are neither pruned nor counted, such as "head.*".
+        **method_options: The options of the method, if ``method`` is a name:
+
+            - scope ("magnitude", "random"; default "global"): how the budget is spread over
+              parameters. "global", "layer", "erk", "lamp", or a mapping of parameter names to
+              counts, which needs no other budget.
+            - surrogate ("chains"; default "local"): score a step by its own saliency ("local"), or
+              by all paths ahead, too ("global").
+            - inverse_alpha ("chains"; default 1.0): 1/α of the global surrogate. 1 sums all paths
+              ahead, infinity takes the best one.
+            - row_normalize ("chains"; default False): divide the saliencies that leave a unit by
+              their sum first.
+
+    Returns:
+        The masks. ``masks.budget`` was asked for and ``masks.kept`` was found. They differ if no
+        consistent network of exactly that size was found.
+
+    Raises:
+        TrellisError: If an option is invalid, the budget is too small to reach every output, or
+            the model cannot be traced.
 
     >>> import torch
     >>> model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -251,15 +269,12 @@ def prune(
     >>> masks.kept, masks.total
     (8, 80)
     """
-    options = Options(
-        method, saliency, scope, consistent, surrogate, inverse_alpha, row_normalize, stochastic,
-        seed, cover_outputs, ignore,
-    )  # fmt: skip
-    scope = options.scope
+    chosen = resolved(method, method_options)
+    options = Options(chosen, saliency, consistent, stochastic, seed, cover_outputs, ignore)
     net = trace(model, example_inputs)
     refuse_hooks(net.model)
     now = current(net)
-    if not isinstance(saliency, str):  # of magnitudes the method tells
+    if not isinstance(saliency, str):  # magnitudes are checked where they are used
         check_finite(now.weights, "repair it before pruning")
     net = without(net, matching(net, options.ignored), now.weights)
     if not net.connections:
@@ -267,23 +282,23 @@ def prune(
             f"{type(net.model).__name__} has no prunable weights: no parameter outside `ignore` "
             "multiplies a signal"
         )
-    check(scope, {n: math.prod(shape) for n, shape in net.connections.items()})
-    if isinstance(scope, Mapping) and sparsity is None and keep is None:
-        keep = sum(scope.values())
-    count = exact_budget(net.total, sparsity, keep)
-    if isinstance(scope, Mapping) and sum(scope.values()) != count:
+    chosen.check({n: math.prod(shape) for n, shape in net.connections.items()})
+    fixed = chosen.fixed_budget
+    if fixed is not None and sparsity is None and keep is None:
+        keep = fixed
+    budget = exact_budget(net.total, sparsity, keep)
+    if fixed is not None and fixed != budget:
         raise TrellisError(
-            f"scope asks for {sum(scope.values())} connections in all and the budget is {count}; "
-            "leave out sparsity and keep, or make them agree"
+            f"scope asks for {fixed} connections in all and the budget is {budget}; leave out "
+            "sparsity and keep, or make them agree"
         )
-    walks = method in WALKS
-    able = allowed(net, now, closed=options.closes and not walks)
-    if walks and able is not None:
+    able = allowed(net, now, closed=options.closes and not chosen.needs_unmasked)
+    if chosen.needs_unmasked and able is not None:
         raise TrellisError(
-            f"method {method!r} starts from a network without masks; use method='viterbi'"
+            f"method {chosen.name!r} starts from a network without masks; use method='viterbi'"
         )
-    share = kept_share(net.total, sparsity, keep)
-    kept = Method(net, now, options).choose(able, count, share)
-    masks = Masks(kept, budget=count, provenance={"options": options.record(), "inputs": net.specs})
+    kept = Selector(net, now, options).choose(able, budget, kept_share(net.total, sparsity, keep))
+    record = {"options": options.record(), "inputs": net.specs}
+    masks = Masks(kept, budget=budget, provenance=record)
     masks.apply(net.model)
     return masks

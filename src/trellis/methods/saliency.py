@@ -1,4 +1,4 @@
-"""What each connection is worth: magnitude, or whatever the user says."""
+"""The importance of each connection: its magnitude, or values that the user gives."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from ..graph.current import Current
 Saliency = str | Mapping[str, Tensor] | Callable[[str, Tensor], Tensor]
 
 
-class Magnitude(Mapping[str, Tensor]):
-    """|w| of float32 weights, worked out when asked for: large models should not be copied
-    only to have their signs removed. ``signed`` has them as they are."""
+class Magnitudes(Mapping[str, Tensor]):
+    """|w| of float32 weights, computed on access.
+
+    Large models are not copied only to remove signs. ``signed`` holds the weights with signs.
+    """
 
     def __init__(self, signed: dict[str, Tensor]) -> None:
         self.signed = signed
@@ -33,12 +35,15 @@ class Magnitude(Mapping[str, Tensor]):
 
 
 def saliency_of(now: Current, names: list[str], given: Saliency) -> Mapping[str, Tensor]:
-    """float32, in the parameters' shapes, for each of ``names``; see `finite` for the values."""
+    """Return the saliency of the parameters ``names``: float32, in their shapes.
+
+    Values may still be infinite or NaN; see `finite`.
+    """
     found: dict[str, Tensor] = {}
     if isinstance(given, str):
         if given != "magnitude":
             raise TrellisError(
-                f"saliency={given!r} is unknown: it is 'magnitude', a mapping of names to "
+                f"saliency={given!r} is unknown: expected 'magnitude', a mapping of names to "
                 "tensors, or a function (name, parameter) -> tensor"
             )
         found = {n: now.weights[n].to(torch.float32) for n in names}
@@ -46,7 +51,7 @@ def saliency_of(now: Current, names: list[str], given: Saliency) -> Mapping[str,
         missing = [n for n in names if n not in given]
         if missing:
             raise TrellisError(
-                f"saliency has no tensor for {missing[0]!r}; it needs one for each of "
+                f"saliency has no tensor for {missing[0]!r}; give one for each of "
                 f"{', '.join(names[:8])}{' …' if len(names) > 8 else ''}, or ignore=[…] the rest"
             )
         found = {n: _tensor(n, given[n], now.weights[n]) for n in names}
@@ -54,24 +59,34 @@ def saliency_of(now: Current, names: list[str], given: Saliency) -> Mapping[str,
         found = {n: _tensor(n, given(n, now.weights[n]), now.weights[n]) for n in names}
     else:
         raise TrellisError(f"saliency={given!r:.60} is neither a name, a mapping nor a function")
-    return Magnitude(found) if given == "magnitude" else found
+    return Magnitudes(found) if given == "magnitude" else found
 
 
-def finite(saliency: Mapping[str, Tensor], names: Collection[str]) -> None:
-    """Refuse values that are not numbers, or not finite, of the parameters called ``names``."""
+def finite(saliency: Mapping[str, Tensor], names: Collection[str], what: str = "") -> None:
+    """Refuse NaN and infinity in the values of the parameters ``names``.
+
+    Args:
+        saliency: Values by parameter name.
+        names: Parameters to check.
+        what: What the values are, for the error message.
+
+    Raises:
+        TrellisError: If a value is not finite.
+    """
     if not names:
         return
-    magnitude = isinstance(saliency, Magnitude)
-    values = saliency.signed if isinstance(saliency, Magnitude) else saliency
-    sums = torch.stack([values[name].sum() for name in names]).tolist()  # one question
+    magnitudes = isinstance(saliency, Magnitudes)
+    values = saliency.signed if isinstance(saliency, Magnitudes) else saliency
+    what = what or ("weights of" if magnitudes else "saliency of")
+    sums = torch.stack([values[name].sum() for name in names]).tolist()  # one transfer from a GPU
     for name, total in zip(names, sums, strict=True):
-        if math.isfinite(total):  # it is not if any entry is not
+        if math.isfinite(total):  # one entry that is not finite makes the sum not finite
             continue
         bad = values[name][~torch.isfinite(values[name])]
         if bad.numel():
             raise TrellisError(
-                f"{'weights' if magnitude else 'saliency'} of {name!r} hold {bad.numel()} values "
-                f"that are not finite (such as {float(bad[0])}); repair them before pruning"
+                f"{what} {name!r} hold {bad.numel()} values that are not finite (such as "
+                f"{float(bad[0])}); repair them before pruning"
             )
 
 
@@ -85,23 +100,23 @@ def _tensor(name: str, value: Any, weight: Tensor) -> Tensor:
 
 
 def not_negative(saliency: Mapping[str, Tensor], method: str) -> None:
-    """Methods that multiply along paths need saliencies of zero or more."""
-    if isinstance(saliency, Magnitude):
+    """Refuse negative saliencies, for sampling and for methods that multiply along paths."""
+    if isinstance(saliency, Magnitudes):
         return
     for name, value in saliency.items():
         if value.numel() and float(value.amin()) < 0:
             raise TrellisError(
-                f"method {method!r} multiplies saliencies along paths, and {name!r} has "
+                f"method {method!r} needs saliencies of 0 or more here, and {name!r} has "
                 f"negative ones (such as {float(value.amin())}); pass absolute values"
             )
 
 
 def perturbed(saliency: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
-    """Saliency divided by independent exponential draws.
+    """Divide the saliency by independent exponential draws.
 
-    Taking the k largest of these is sampling k without replacement in proportion to saliency
-    (an exponential race), and the same as adding Gumbel noise to its logarithm. The draws come
-    from a CPU generator, in the order of the parameters.
+    The k largest results are a sample of k connections without replacement, in proportion to
+    saliency (an exponential race). It equals adding Gumbel noise to the logarithm. Draws come from
+    a CPU generator, in the order of the parameters.
     """
     generator = torch.Generator().manual_seed(seed)
     found = {}
@@ -113,10 +128,15 @@ def perturbed(saliency: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
     return found
 
 
-def uniform(saliency: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
-    """The same chance for every connection."""
-    generator = torch.Generator().manual_seed(seed)
+def lifted(worth: Mapping[str, Tensor], fresh: Mapping[str, Tensor] | None) -> Mapping[str, Tensor]:
+    """Raise ``fresh`` connections to the maximum of their parameter.
+
+    A connection that is about to return has weight 0. At the maximum it returns unless all of its
+    paths are poor.
+    """
+    if fresh is None:
+        return worth
     return {
-        name: torch.rand(value.shape, generator=generator).to(value.device)
-        for name, value in saliency.items()
+        name: torch.where(fresh[name], value.max(), value) if fresh[name].any() else value
+        for name, value in worth.items()
     }

@@ -1,8 +1,13 @@
-"""SynFlow: rounds of path-sum scores, each on what the last one left."""
+"""SynFlow: rounds of path-sum scores, each on what the last round kept.
+
+After Tanaka et al., "Pruning neural networks without any data by iteratively conserving synaptic
+flow" (2020).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -10,9 +15,30 @@ from torch import Tensor
 from ..graph.trellis import Trellis
 from ..paths.kernels import CPU
 from ..paths.scores import path_sum
+from .method import Problem, ScoreMethod, register_method
 from .ranking import Ranking, count
 
 ROUNDS = 100
+
+
+@register_method("synflow")
+@dataclass(frozen=True, kw_only=True)
+class SynFlow(ScoreMethod):
+    """Score a connection by the sum of all path products through it, in 100 rounds.
+
+    The number of kept connections falls geometrically from round to round. The result is consistent
+    with ``consistent=True`` only. It has no options of its own.
+
+    >>> import trellis
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
+    >>> trellis.prune(model, torch.zeros(1, 8), keep=8, method=SynFlow()).kept
+    8
+    """
+
+    multiplies = True
+
+    def scores(self, problem: Problem) -> Mapping[str, Tensor]:
+        return synflow(problem.net, dict(problem.saliency), problem.allowed, problem.budget).scores
 
 
 def synflow(
@@ -22,11 +48,16 @@ def synflow(
     budget: int,
     work: torch.device = CPU,
 ) -> Ranking:
-    """A ranking whose best ``budget`` are what iterative SynFlow keeps.
+    """Return a ranking whose best ``budget`` connections are those that iterative SynFlow keeps.
 
-    Connections rank by the round in which they fell, and within a round by their score. Sums are
-    taken on the CPU, wherever the model lies, so that they round alike; who can do without that
-    may say where to ``work``.
+    Connections rank by the round that removed them, then by their score in that round.
+
+    Args:
+        net: The traced network.
+        saliency: Importance of each connection, 0 or more.
+        allowed: Connections that may be kept; None if all may.
+        budget: Number of connections to keep.
+        work: The device for sums. On the CPU, results are the same for models on every device.
     """
     plain = {n: s.detach().to(work) for n, s in saliency.items()}
     kept: Mapping[str, Tensor] = {

@@ -1,4 +1,7 @@
-"""The methods of the tables: each is a name and the options that `trellis.prune` is given."""
+"""The rows of the tables: a label, and the options of `trellis.prune` for each.
+
+Beside the rows below, every registered method is a row of its own, with its default options.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import TrellisError
+from ..methods import available
+from ..methods.method import method_class
 
 
 @dataclass(frozen=True)
 class Method:
     """A way of pruning, as one row of a table.
 
-    ``options`` go to `trellis.prune`, beside sparsity and seed. ``budgets_of`` names a method
-    whose count in each layer this one is given. ``paper`` marks the paper's own.
+    ``options`` go to `trellis.prune`, beside sparsity and seed. ``budgets_of`` names another row:
+    its count in each layer is used. ``paper`` marks the paper's own rows.
     """
 
     key: str
@@ -65,13 +70,26 @@ METHODS: dict[str, Method] = {
 
 
 def method_named(key: str) -> Method:
-    """
+    """Return the row called ``key``: one of the above, or any registered method.
+
+    Args:
+        key: The key of a row, the name of a registered method, or ``"package.module:Class"``.
+
     >>> method_named("mp").options
     {'method': 'magnitude', 'scope': 'layer'}
+    >>> method_named("random").label
+    'random'
     """
-    if key not in METHODS:
-        raise TrellisError(f"row {key!r} is unknown: it is one of {', '.join(METHODS)}")
-    return METHODS[key]
+    if key in METHODS:
+        return METHODS[key]
+    if key not in available() and ":" not in key:
+        known = dict.fromkeys([*METHODS, *available()])
+        raise TrellisError(
+            f"row {key!r} is unknown; expected one of {', '.join(known)}, or package.module:Class"
+        )
+    cls = method_class(key)
+    sampled = cls.sampling == "always"
+    return Method(cls.name, cls.name, cls.consistent, sampled, {"method": key})
 
 
 def plain(number: float) -> str:

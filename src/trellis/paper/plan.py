@@ -14,7 +14,7 @@ import torch
 from ..methods.budget import budget
 from ..skeleton import GCN
 from ..training.batches import batch_count
-from .methods import METHODS, Method, plain, with_inverse_alpha
+from .methods import METHODS, Method, method_named, plain, with_inverse_alpha
 from .settings import Data, Settings, paper_rate
 
 # The network of a run: its shape, its weights for a seed, and the memory it takes to train.
@@ -169,6 +169,7 @@ def rows_of(settings: Settings) -> tuple[Row, ...]:
     rows = [Row(DENSE, 0.0, None)]
     if settings.table == "table2":
         chosen = [method for key, method in METHODS.items() if key in settings.rows]
+        chosen += [method_named(key) for key in settings.rows if key not in METHODS]
         rows += [_row(rate, method) for rate in settings.rates for method in chosen]
     elif settings.table == "table3":
         methods = [METHODS["tc-stochastic"], *map(with_inverse_alpha, settings.inverse_alphas)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import multiprocessing
 import os
@@ -27,6 +28,7 @@ from ..errors import TrellisError
 from ..files import intact
 from ..graph.trellis import trace
 from ..masks import Masks
+from ..methods import available
 from ..methods.prune import prune
 from ..paths.audit import audit
 from .methods import METHODS
@@ -179,7 +181,7 @@ class Bench:
         return Selection(bits, figures)
 
     def _pruned(self, job: Job, options: dict[str, Any]) -> Masks:
-        return prune(self.net, sparsity=job.row.sparsity, seed=job.seed, **options)  # type: ignore[arg-type]
+        return prune(self.net, sparsity=job.row.sparsity, seed=job.seed, **options)
 
     def _audited(self) -> dict[str, Any]:
         found = audit(self.net)
@@ -265,7 +267,7 @@ def pruning(architecture: Architecture, workers: int) -> Iterator[Begin]:
             workers,
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_start,
-            initargs=(architecture,),
+            initargs=(architecture, _method_modules()),
         )
 
         def begin(jobs: Sequence[Job]) -> Callable[[], list[Selection]]:
@@ -319,8 +321,15 @@ def _here(architecture: Architecture) -> Begin:
 _bench: Bench | None = None  # of a worker process
 
 
-def _start(architecture: Architecture) -> None:
+def _method_modules() -> list[str]:
+    """The modules that register methods: a worker starts with the built-in ones only."""
+    return sorted({cls.__module__ for cls in available().values()} - {"__main__"})
+
+
+def _start(architecture: Architecture, modules: Sequence[str]) -> None:
     global _bench
+    for module in modules:
+        importlib.import_module(module)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the pool
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..methods.options import CONSISTENT
+from ..methods import available
+from ..methods.method import default_of, options_of_class
+from ..methods.options import DEFAULT
 from ..skeleton.shrink import COURSES
 from ..training import RECIPES
 
@@ -23,39 +25,41 @@ def exact(value: Any) -> str:
     return repr(float(value)).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
-# What `trellis prune` takes by itself. Its method is always told, and whether what it keeps is
-# consistent depends on that.
-PRUNE = {"saliency": "magnitude", "scope": "global", "surrogate": "local", "inverse_alpha": 1.0,
-         "row_normalize": False, "stochastic": False, "seed": 0, "cover_outputs": True,
+# Defaults of `trellis prune` that do not depend on the method.
+PRUNE = {"saliency": "magnitude", "stochastic": False, "seed": 0, "cover_outputs": True,
          "ignore": []}  # fmt: skip
 
 
 def pruning(step: Mapping[str, Any]) -> list[str]:
-    """The options of a step of pruning that are not what the command takes by itself. A step of an
-    earlier release may leave some out.
+    """Return the flags for the options of a pruning step that differ from their defaults.
+
+    Steps of earlier releases may lack some options, or hold options of other methods.
 
     >>> step = {"method": "magnitude", "scope": "erk", "consistent": True, "ignore": ["head.*"]}
     >>> " ".join(pruning(step))
     '--method magnitude --consistent yes --scope erk --ignore head.*'
 
-    A history does not say in which files saliencies or counts were: their place is held by a name.
+    A history does not store the names of files with saliencies or counts. A placeholder is used.
 
-    >>> " ".join(pruning({"saliency": "given", "scope": {"dense.weight": 9}}))
-    '--saliency FILE.safetensors --scope FILE.json'
+    >>> given = {"method": "magnitude", "saliency": "given", "scope": {"dense.weight": 9}}
+    >>> " ".join(pruning(given))
+    '--method magnitude --scope FILE.json --saliency FILE.safetensors'
     """
     words = ["--method", str(step["method"])] if "method" in step else []
-    own = step.get("method", "viterbi") in CONSISTENT
-    if step.get("consistent", own) is not own:
-        words += ["--consistent", "no" if own else "yes"]
-    for name, usual in PRUNE.items():
+    method = available().get(step.get("method", DEFAULT))  # None if its module is not imported
+    consistent = method is not None and method.consistent
+    if step.get("consistent", consistent) is not consistent:
+        words += ["--consistent", "no" if consistent else "yes"]
+    own = () if method is None else options_of_class(method)
+    for name, usual in ({option.name: default_of(option) for option in own} | PRUNE).items():
         value, option = step.get(name, usual), f"--{name.replace('_', '-')}"
         if value == usual:
             continue
         if name == "ignore":
             for pattern in value if isinstance(value, list) else [value]:
                 words += [option, str(pattern)]
-        elif name == "cover_outputs":
-            words.append("--no-cover-outputs")
+        elif value is False:
+            words.append(f"--no-{option[2:]}")
         elif value is True:
             words.append(option)
         elif name == "saliency":

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
 from typing import Any
@@ -18,8 +17,8 @@ from ..errors import TrellisError
 from ..files import digest
 from ..methods.budget import budget as exact_budget
 from ..methods.budget import kept_share
-from ..methods.options import Options
-from ..methods.prune import prune
+from ..methods.method import Method, method_class, resolved
+from ..methods.options import DEFAULT, Options, current_record
 from ..methods.ranking import count
 from .schedule import Schedule
 
@@ -53,13 +52,6 @@ def _flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Any]:
         inner = isinstance(value, Mapping) and bool(value)
         found |= _flat(value, f"{before}{name}.") if inner else {f"{before}{name}": value}
     return found
-
-
-DEFAULTS = {
-    name: parameter.default
-    for name, parameter in inspect.signature(prune).parameters.items()
-    if name in {field.name for field in fields(Options)}
-} | {"consistent": True}
 
 
 @dataclass(frozen=True)
@@ -130,16 +122,15 @@ class Plan:
         left = (1 + math.cos(math.pi * self.schedule.progress(step))) / 2
         return math.floor(self.regrow * left * self.budget(step)) if self.renews(step) else 0
 
-    def fits(self, scope: str | Mapping[str, int]) -> None:
-        """Counts by parameter fit one budget only."""
-        if isinstance(scope, Mapping):
-            asked = sum(scope.values())
-            if self.schedule.curve != "one-shot" or asked != self.target:
-                raise TrellisError(
-                    f"scope asks for {asked} connections in all, by parameter, which fits one "
-                    f"budget and no other: use a one-shot schedule with keep={asked}, or "
-                    "scope='layer', 'erk' or 'lamp'"
-                )
+    def fits(self, method: Method) -> None:
+        """Refuse a method whose options fit a single budget, if the schedule has several."""
+        fixed = method.fixed_budget
+        if fixed is not None and (self.schedule.curve != "one-shot" or fixed != self.target):
+            raise TrellisError(
+                f"scope asks for {fixed} connections in all, by parameter, which fits one "
+                f"budget only; use a one-shot schedule with keep={fixed}, or scope='layer', "
+                "'erk' or 'lamp'"
+            )
 
     def to_dict(self, options: Options) -> dict[str, Any]:
         """Everything that the result depends on, as JSON holds it."""
@@ -153,19 +144,18 @@ class Plan:
         return found
 
 
-def options_of(given: Mapping[str, Any]) -> Options:
-    """The options of `trellis.prune`, checked; those not given as there, but consistent.
+_SHARED = ("saliency", "consistent", "stochastic", "seed", "cover_outputs", "ignore")
 
-    >>> options_of({"method": "magnitude"}).closes
+
+def options_of(given: Mapping[str, Any]) -> Options:
+    """Return the options of `trellis.prune` for gradual pruning: consistent unless given otherwise.
+
+    >>> options_of({"method": "magnitude", "scope": "layer"}).closes
     True
     """
-    unknown = [name for name in given if name not in DEFAULTS]
-    if unknown:
-        raise TrellisError(
-            f"a Pruner has no option {unknown[0]!r}; beside sparsity, keep, schedule, regrow and "
-            f"group it takes {', '.join(DEFAULTS)}"
-        )
-    return Options(**(DEFAULTS | dict(given)))
+    shared = {name: value for name, value in given.items() if name in _SHARED}
+    own = {name: v for name, v in given.items() if name not in _SHARED and name != "method"}
+    return Options(resolved(given.get("method", DEFAULT), own), **({"consistent": True} | shared))
 
 
 # Where a pruner stood, read back and checked.
@@ -260,7 +250,10 @@ def _checked_masks(
 
 
 def _check_same(stored: object, wanted: Mapping[str, Any]) -> None:
-    if differs := differing(stored if isinstance(stored, Mapping) else {}, wanted):
+    known = stored if isinstance(stored, Mapping) else {}
+    if known.get("method") == wanted["method"]:
+        known = current_record(known, method_class(wanted["method"]))
+    if differs := differing(known, wanted):
         raise TrellisError(
             f"the state is of a pruner with another plan: {differs}. Go on with the settings it "
             "was begun with"

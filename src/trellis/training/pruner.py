@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, overload
 
 import torch
 import torch.distributed as dist
@@ -19,9 +19,11 @@ from ..graph.current import Current, current, matching, without
 from ..graph.trellis import Trellis, trace
 from ..masks import Mask, Masks
 from ..masks.slots import Slot, named_slots, tied
-from ..methods.budget import check
-from ..methods.prune import Kept, allowed, refuse_hooks
+from ..methods.method import Kept, Method, Scope
+from ..methods.options import DEFAULT
+from ..methods.prune import BuiltIn, allowed, refuse_hooks
 from ..methods.ranking import count
+from ..methods.saliency import Saliency
 from .distributed import agreed, check_group, summed, unwrapped
 from .plan import Plan, Standing, options_of, read_standing
 from .regrowth import Choice, Chooser, ProbedMask, plenty, returning
@@ -170,23 +172,40 @@ class Renewal:
 
 
 class Pruner:
-    """Prunes a model while it is trained, so that every kept connection is always live.
+    """Prune a model gradually while it is trained, with every kept connection live throughout.
 
-    Made once for a model; then `step` is called after every optimizer step. When the
-    ``schedule`` says so it renews the masks, to exactly the budget that is scheduled. The model
-    is traced once, and carries masks from then on that keep everything at first, but for weights
-    that are exactly zero. They only ever change in place: make the optimizer, compile, copy or wrap
-    the model before or after, but an average of its weights afterwards.
+    Make one for a model, and call `step` after every optimizer step. At the steps of the
+    ``schedule``, `step` renews the masks to exactly the scheduled budget. The model is traced once.
+    From then on it carries masks that first keep everything except weights that are exactly zero.
+    Masks change in place. Make the optimizer, compile, copy or wrap the model before or after; make
+    an average of its weights afterwards.
 
-    Without ``regrow`` the kept connections only ever get fewer. With it, at each renewal a share
-    of them is replaced by the pruned connections of largest gradient that lie on a path. The
-    share falls from ``regrow`` along a cosine to nothing at the last renewal; what comes back
-    starts from zero. Pruned weights are stored as zero, and whatever an optimizer does to them
-    between renewals is never seen.
+    Without ``regrow``, pruned connections never return. With it, each renewal replaces a share of
+    the kept connections by the pruned ones of largest gradient that lie on a path. They start from
+    zero. The share falls along a cosine from ``regrow`` to 0 at the last renewal. Pruned weights
+    are stored as zero. What an optimizer does to them between renewals has no effect.
 
-    ``sparsity`` or ``keep`` is what to reach. Further options are those of `trellis.prune`, but
-    ``consistent`` is True unless you say otherwise. Where several processes train the model
-    together, give it in its `DistributedDataParallel`, or name their ``group``.
+    Args:
+        model: The model, what `trellis.trace` returned for it, or a `DistributedDataParallel`.
+        example_inputs: As for `trellis.prune`.
+        sparsity: Fraction of connections to remove in the end. Give this or ``keep``.
+        keep: Number of connections to keep in the end.
+        schedule: When to renew the masks, and how many connections to keep then.
+        regrow: Largest share of the kept connections that one renewal replaces, 0 to below 1.
+        group: The processes that train the model together; default: those of the
+            `DistributedDataParallel`, if there is one.
+        method: As for `trellis.prune`.
+        saliency: As for `trellis.prune`.
+        consistent: As for `trellis.prune`, but True by default.
+        stochastic: As for `trellis.prune`.
+        seed: As for `trellis.prune`.
+        cover_outputs: As for `trellis.prune`.
+        ignore: As for `trellis.prune`.
+        **method_options: The options of the method, as for `trellis.prune`: ``scope``,
+            ``surrogate``, ``inverse_alpha``, ``row_normalize``, or those of your own method.
+
+    Raises:
+        TrellisError: If an option is invalid, or the final budget is too small.
 
     >>> _ = torch.manual_seed(0)
     >>> model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
@@ -205,6 +224,52 @@ class Pruner:
     Pruner: step 4 of 4, 16 of 160 connections kept (90 % pruned); cubic, steps 0 to 4, every 2
     """
 
+    # The first signature is for editors: it lists the options of the built-in methods.
+    @overload
+    def __init__(
+        self,
+        model: nn.Module | Trellis,
+        example_inputs: Any = None,
+        *,
+        sparsity: float | None = None,
+        keep: int | None = None,
+        schedule: Schedule,
+        regrow: float = 0.0,
+        group: dist.ProcessGroup | None = None,
+        method: BuiltIn = "viterbi",
+        saliency: Saliency = "magnitude",
+        consistent: bool | None = True,
+        stochastic: bool = False,
+        seed: int = 0,
+        cover_outputs: bool = True,
+        ignore: str | Collection[str] = (),
+        scope: Scope = ...,
+        surrogate: Literal["local", "global"] = ...,
+        inverse_alpha: float = ...,
+        row_normalize: bool = ...,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        model: nn.Module | Trellis,
+        example_inputs: Any = None,
+        *,
+        sparsity: float | None = None,
+        keep: int | None = None,
+        schedule: Schedule,
+        regrow: float = 0.0,
+        group: dist.ProcessGroup | None = None,
+        method: str | Method = "viterbi",
+        saliency: Saliency = "magnitude",
+        consistent: bool | None = True,
+        stochastic: bool = False,
+        seed: int = 0,
+        cover_outputs: bool = True,
+        ignore: str | Collection[str] = (),
+        **method_options: Any,
+    ) -> None: ...
+
     @on_cpu()
     def __init__(
         self,
@@ -216,9 +281,21 @@ class Pruner:
         schedule: Schedule,
         regrow: float = 0.0,
         group: dist.ProcessGroup | None = None,
-        **options: Any,
+        method: str | Method = DEFAULT,
+        saliency: Saliency = "magnitude",
+        consistent: bool | None = True,
+        stochastic: bool = False,
+        seed: int = 0,
+        cover_outputs: bool = True,
+        ignore: str | Collection[str] = (),
+        **method_options: Any,
     ) -> None:
-        self.options = options_of(options)
+        shared = {
+            "method": method, "saliency": saliency, "consistent": consistent,
+            "stochastic": stochastic, "seed": seed, "cover_outputs": cover_outputs,
+            "ignore": ignore,
+        }  # fmt: skip
+        self.options = options_of(shared | method_options)
         if isinstance(model, nn.Module):
             model, found = unwrapped(model)
             group = found if group is None else group
@@ -236,9 +313,10 @@ class Pruner:
                 f"{type(self.model).__name__} has no prunable weights: no parameter outside "
                 "`ignore` multiplies a signal"
             )
-        check(self.options.scope, {name: math.prod(s) for name, s in net.connections.items()})
+        chosen = self.options.method
+        chosen.check({name: math.prod(shape) for name, shape in net.connections.items()})
         self.plan = Plan.of(net.total, sparsity, keep, schedule, regrow)
-        self.plan.fits(self.options.scope)
+        self.plan.fits(chosen)
         refuse_sparse(self.model, net.connections)
         if regrow:
             storable(self.model, net.connections)

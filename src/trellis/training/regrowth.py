@@ -23,8 +23,9 @@ from ..graph.trellis import Trellis
 from ..masks import Mask
 from ..methods.complete_budget import complete
 from ..methods.consistent import fill, prefix, reachable
+from ..methods.method import Kept
 from ..methods.options import Options
-from ..methods.prune import Kept, Method
+from ..methods.prune import Selector
 from ..methods.ranking import Ranking, count
 from ..paths.liveness import addable
 
@@ -50,7 +51,7 @@ class Choice:
 @dataclass(frozen=True, eq=False)
 class Chooser:
     """Chooses on the weights as they are ``now``. ``target`` is the last budget, ``share`` the
-    fraction kept that it was given as. ``fresh`` are about to come back (see `Method`)."""
+    fraction kept that it was given as. ``fresh`` are about to come back (see `Selector`)."""
 
     net: Trellis
     now: Current
@@ -60,12 +61,12 @@ class Chooser:
     fresh: Kept | None = None
 
     @cached_property
-    def method(self) -> Method:
-        return Method(self.net, self.now, self.options, self.fresh)
+    def selector(self) -> Selector:
+        return Selector(self.net, self.now, self.options, self.fresh)
 
     def choose(self, able: Kept | None, budget: int) -> Kept:
         """``budget`` connections by the options' method, of those in ``able`` (None: of all)."""
-        return self.method.choose(able, budget, self.share if budget == self.target else None)
+        return self.selector.choose(able, budget, self.share if budget == self.target else None)
 
     def shrink(self, kept: Kept, inside: Kept | None, budget: int) -> Choice:
         """``budget`` of the ``kept`` connections, with a network of the target's size inside."""
@@ -82,7 +83,7 @@ class Chooser:
 
     def _around(self, kept: Kept, inside: Kept, budget: int) -> Choice:
         """The network ``inside``, and as much more of what is ``kept`` as the budget allows."""
-        ranking = self.method.ranking(kept, budget)
+        ranking = self.selector.ranking(kept, budget)
         filled = fill(self.net, ranking, prefix(self.net, ranking, budget, inside).live, budget)
         if count(filled) == budget:
             return Choice(filled, inside)

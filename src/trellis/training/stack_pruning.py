@@ -15,7 +15,7 @@ from ..errors import TrellisError
 from ..graph.current import current
 from ..graph.trellis import trace
 from ..methods.budget import kept_share
-from ..methods.prune import Kept
+from ..methods.method import Kept
 from ..methods.ranking import count
 from .plan import Plan, options_of
 from .regrowth import Chooser, plenty

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ...errors import TrellisError
 from ...methods.budget import shares
+from ...methods.method import method_class
 from ...training.stack_pruning import Chooses, OneByOne, Stacked
 from .gcn import GCN
 
@@ -280,8 +281,15 @@ def by_layer(worth: Parts, budgets: Sequence[int]) -> Parts:
 # What ranks connections; None: their magnitude. All are closed, so that all that is kept is live.
 PATHS: dict[str, Semiring | None] = {"viterbi": BEST, "synflow": ALL, "magnitude": None}
 BY_LAYER = "magnitude by layer"  # as the paper prunes, and nothing is promised
-CHAINS = "chains"  # as the paper prunes, with its promise: seconds for each network
-METHODS = (*PATHS, BY_LAYER, CHAINS)
+
+
+def check_method(method: str) -> None:
+    """Refuse a method that is neither registered nor "magnitude by layer"."""
+    if method != BY_LAYER:
+        try:
+            method_class(method)
+        except TrellisError as error:
+            raise TrellisError(f"{error} ({BY_LAYER!r} is possible here, too)") from None
 
 
 class Together:
@@ -326,11 +334,11 @@ class Together:
 
 def chooser(model: GCN, method: str = "viterbi") -> Chooses:
     """The fastest way to prune a stack of networks like ``model``."""
-    if method not in METHODS:
-        raise TrellisError(f"method={method!r} is unknown: {', '.join(METHODS)}")
+    check_method(method)
     block = model.blocks[0]
     names = {name for name, _ in model.named_parameters()}
-    if method != CHAINS and len(model.blocks) == 1 and block.edges is None and set(NAMES) <= names:
+    fast = method == BY_LAYER or method in PATHS
+    if fast and len(model.blocks) == 1 and block.edges is None and set(NAMES) <= names:
         return Together(model, method)
     sizes = model.sizes
     example = torch.zeros(1, sizes["nodes"], sizes["channels"])

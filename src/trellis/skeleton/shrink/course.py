@@ -13,7 +13,7 @@ from ...training.batches import batch_count
 from ...training.distillation import check_teaching
 from ..data.augmentation import Augmentation
 from ..data.layouts import Layout
-from ..model.stack_selection import METHODS
+from ..model.stack_selection import check_method
 
 _USUAL = 600  # the recordings of a set that a recipe's epochs are meant for
 _FEWEST = 40  # epochs that a phase has, however many recordings there are
@@ -96,8 +96,7 @@ class Course:
                 f"agreement={self.agreement!r} is between variants of a recording, and there are "
                 "none without an augmentation: give one, or agreement=0.0"
             )
-        if self.method not in METHODS:
-            raise TrellisError(f"method={self.method!r} is unknown: {', '.join(METHODS)}")
+        check_method(self.method)
         if not 0 <= self.sensitivity <= 1:
             raise TrellisError(f"sensitivity={self.sensitivity!r} is not from 0 to 1")
         if self.surplus is not None and not 1 <= self.surplus < math.inf:

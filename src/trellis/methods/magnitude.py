@@ -1,0 +1,60 @@
+"""Methods that judge each connection by itself: magnitude, and a random choice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .method import Problem, ScopedMethod, register_method
+
+
+@register_method("magnitude")
+@dataclass(frozen=True, kw_only=True)
+class Magnitude(ScopedMethod):
+    """Keep the connections of largest saliency, which is the magnitude by default.
+
+    The result is consistent with ``consistent=True`` only. With ``stochastic=True``, connections
+    are sampled without replacement, in proportion to saliency.
+
+    Args:
+        scope: How the budget is spread over parameters. "global": one ranking for all. "layer": the
+            same fraction of each. "erk": Erdős–Rényi kernel densities. "lamp": layer-adaptive
+            magnitudes. A mapping of parameter names to counts sets them directly.
+
+    >>> import trellis
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
+    >>> trellis.prune(model, torch.zeros(1, 8), keep=8, method=Magnitude(scope="layer")).kept
+    8
+    """
+
+    def scores(self, problem: Problem) -> Mapping[str, Tensor]:
+        return problem.saliency
+
+
+@register_method("random")
+@dataclass(frozen=True, kw_only=True)
+class Random(ScopedMethod):
+    """Keep a random choice of connections, all with the same probability.
+
+    Args:
+        scope: How the budget is spread over parameters. "global": one ranking for all. "layer": the
+            same fraction of each. "erk": Erdős–Rényi kernel densities. "lamp": layer-adaptive
+            scores. A mapping of parameter names to counts sets them directly.
+
+    >>> import trellis
+    >>> model = torch.nn.Linear(4, 4)
+    >>> trellis.prune(model, torch.zeros(1, 4), keep=6, method=Random(), seed=2).kept
+    6
+    """
+
+    sampling = "always"
+
+    def scores(self, problem: Problem) -> Mapping[str, Tensor]:
+        generator = problem.generator()
+        return {
+            name: torch.rand(shape, generator=generator).to(problem.weights[name].device)
+            for name, shape in problem.net.connections.items()
+        }
