@@ -2,6 +2,7 @@
 
 import copy
 import random
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -127,6 +128,47 @@ def test_the_first_place_under_a_causal_mask_sees_a_single_key() -> None:
     first, second = (trellis.audit(First(place), torch.zeros(1, 3, 4)) for place in (0, 1))
     assert [row.live for row in first.layers] == [0, 0, 16]
     assert [row.live for row in second.layers] == [16, 16, 16]
+
+
+MASKINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "masked_fill": lambda scores, seen: scores.masked_fill(~seen, -torch.inf),
+    "where": lambda scores, seen: torch.where(seen, scores, -1e9),
+    "where_tensor": lambda scores, seen: torch.where(~seen, torch.tensor(-torch.inf), scores),
+    "added": lambda scores, seen: scores + torch.zeros(3, 3).masked_fill(~seen, -torch.inf),
+    "subtracted": lambda scores, seen: scores - 1e9 * (~seen).float(),
+}
+
+
+@pytest.mark.parametrize("masking", MASKINGS)
+def test_queries_need_keys_that_differ_however_scores_are_masked(masking: str) -> None:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.q, self.k, self.v = (nn.Linear(4, 4) for _ in range(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            seen = torch.ones(3, 3, dtype=torch.bool).tril()
+            scores = MASKINGS[masking](self.q(x) @ self.k(x).mT, seen)
+            return torch.softmax(scores, -1) @ self.v(x)
+
+    model, example = Masked(), torch.zeros(1, 3, 4)
+    assert [row.live for row in trellis.audit(model, example).layers] == [16, 16, 16]
+    with torch.no_grad():
+        model.k.weight.zero_()
+    assert [row.live for row in trellis.audit(model, example).layers] == [0, 0, 16]
+
+
+def test_a_standard_deviation_ignores_what_is_broadcast() -> None:
+    class Spread(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(3, 1), nn.Linear(3, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.last(x / (1 + self.first(x).expand(-1, 4).std(-1, keepdim=True)))
+            return y
+
+    assert [row.live for row in trellis.audit(Spread(), torch.zeros(1, 3)).layers] == [0, 6]
 
 
 def test_norms_remove_what_is_broadcast() -> None:

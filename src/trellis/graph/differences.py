@@ -132,7 +132,8 @@ class Differences:
         if isinstance(step, steps.Bias):
             return [(step.x, digits)], lambda r: self.biased(step, r, dims)
         if isinstance(step, steps.Block):
-            if dims & varying(step.keep, out.ndim):
+            hidden = out.blocked is not None and bool((step.keep | out.blocked).all())
+            if not hidden and dims & varying(step.keep, out.ndim):  # −∞ is compared with nothing
                 return all_of_it
             return [(step.x, digits)], _then(step, lambda r: self.build.block(r, step.keep))
         if isinstance(step, steps.Mix):
