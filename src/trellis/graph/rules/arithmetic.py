@@ -11,7 +11,7 @@ from ..builder import TRUE, Builder, minus_infinity
 from ..differences import slimmed
 from ..einsum import contract_labels
 from ..registry import aten, rules_for
-from ..steps import Signal, Weight
+from ..steps import Signal, Weight, bent
 
 Operand = Signal | Weight | Tensor | float | int | bool
 
@@ -81,8 +81,10 @@ def div(build: Builder, x: Operand, y: Operand, rounding_mode: str | None = None
     if not isinstance(y, Signal):
         assert isinstance(x, Signal)
         x = build.expand(x, torch.broadcast_shapes(x.shape, as_shape_of(y)))
-        return build.scale(x, slimmed(y).shape if isinstance(y, Tensor) else as_shape_of(y))
-    return build.gate(as_signal(build, x), build.bias(y))
+        out = build.scale(x, slimmed(y).shape if isinstance(y, Tensor) else as_shape_of(y))
+    else:
+        out = build.gate(as_signal(build, x), bent(build.bias(y)))
+    return out if rounding_mode is None else bent(out)
 
 
 def as_shape_of(value: Operand) -> tuple[int, ...]:
