@@ -2,6 +2,7 @@
 
 import copy
 import random
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -129,6 +130,47 @@ def test_the_first_place_under_a_causal_mask_sees_a_single_key() -> None:
     assert [row.live for row in second.layers] == [16, 16, 16]
 
 
+MASKINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "masked_fill": lambda scores, seen: scores.masked_fill(~seen, -torch.inf),
+    "where": lambda scores, seen: torch.where(seen, scores, -1e9),
+    "where_tensor": lambda scores, seen: torch.where(~seen, torch.tensor(-torch.inf), scores),
+    "added": lambda scores, seen: scores + torch.zeros(3, 3).masked_fill(~seen, -torch.inf),
+    "subtracted": lambda scores, seen: scores - 1e9 * (~seen).float(),
+}
+
+
+@pytest.mark.parametrize("masking", MASKINGS)
+def test_queries_need_keys_that_differ_however_scores_are_masked(masking: str) -> None:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.q, self.k, self.v = (nn.Linear(4, 4) for _ in range(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            seen = torch.ones(3, 3, dtype=torch.bool).tril()
+            scores = MASKINGS[masking](self.q(x) @ self.k(x).mT, seen)
+            return torch.softmax(scores, -1) @ self.v(x)
+
+    model, example = Masked(), torch.zeros(1, 3, 4)
+    assert [row.live for row in trellis.audit(model, example).layers] == [16, 16, 16]
+    with torch.no_grad():
+        model.k.weight.zero_()
+    assert [row.live for row in trellis.audit(model, example).layers] == [0, 0, 16]
+
+
+def test_a_standard_deviation_ignores_what_is_broadcast() -> None:
+    class Spread(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(3, 1), nn.Linear(3, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.last(x / (1 + self.first(x).expand(-1, 4).std(-1, keepdim=True)))
+            return y
+
+    assert [row.live for row in trellis.audit(Spread(), torch.zeros(1, 3)).layers] == [0, 6]
+
+
 def test_norms_remove_what_is_broadcast() -> None:
     class Broadcast(nn.Module):
         def __init__(self, norm: nn.Module) -> None:
@@ -143,6 +185,115 @@ def test_norms_remove_what_is_broadcast() -> None:
     assert trellis.audit(Broadcast(nn.GroupNorm(2, 4)), torch.zeros(1, 3)).live == 0
     assert trellis.audit(Broadcast(nn.LogSoftmax(-1)), torch.zeros(1, 3)).live == 0
     assert trellis.audit(Broadcast(nn.RMSNorm(4)), torch.zeros(1, 3)).live == 11
+
+
+NORMS: dict[str, Callable[[], nn.Module]] = {
+    "instance": lambda: nn.InstanceNorm2d(2),
+    "instance_affine": lambda: nn.InstanceNorm2d(2, affine=True),
+    "group_per_channel": lambda: nn.GroupNorm(2, 2),
+    "batch_without_statistics": lambda: nn.BatchNorm2d(2, track_running_stats=False),
+}
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_an_average_of_a_norm_carries_no_input(norm: str) -> None:
+    def live(*between: nn.Module) -> int:
+        model = nn.Sequential(
+            nn.Conv2d(2, 2, 3), NORMS[norm](), *between, nn.Flatten(), nn.Linear(2, 3)
+        )
+        audit = trellis.audit(model.eval(), torch.zeros(1, 2, 4, 4))
+        assert audit.outputs_reached == (3 if audit.live else 0)
+        return audit.live
+
+    mean = nn.AdaptiveAvgPool2d(1)
+    assert live(mean) == 0
+    assert live(nn.Conv2d(2, 2, 1), mean) == 0
+    assert live(nn.ReLU(), mean) == 42
+    assert live(nn.AdaptiveMaxPool2d(1)) == 42
+
+
+def test_an_average_of_a_norm_over_several_channels_carries_the_input() -> None:
+    for norm in (nn.GroupNorm(1, 2), nn.LayerNorm((2, 2, 2)), nn.BatchNorm2d(2)):
+        model = nn.Sequential(nn.Conv2d(2, 2, 3), norm, nn.AdaptiveAvgPool2d(1))
+        assert trellis.audit(model.eval(), torch.zeros(1, 2, 4, 4)).live == 36
+
+
+SUMMED: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {
+    "sum": (lambda p: p.sum(-1), 0),
+    "dropout": (lambda p: nn.functional.dropout(p, 0.5, False).mean(-1), 0),
+    "squares": (lambda p: (p**2).sum(-1), 12),
+    "roots": (lambda p: p.sqrt().sum(-1), 12),
+    "inverses": (lambda p: (1 / p).sum(-1), 12),
+    "entropy": (lambda p: (p * p.log()).sum(-1), 12),
+}
+
+
+@pytest.mark.parametrize("name", SUMMED)
+def test_a_softmax_sums_to_one_and_its_curves_do_not(name: str) -> None:
+    class Summed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(3, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return SUMMED[name][0](torch.softmax(self.first(x), -1))
+
+    assert trellis.audit(Summed(), torch.zeros(1, 3)).live == SUMMED[name][1]
+
+
+def test_heads_that_talk_pass_on_what_values_have_in_common() -> None:
+    class Talking(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.q, self.k, self.v = (nn.Linear(4, 4) for _ in range(3))
+            self.talk = nn.Linear(2, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            q, k, v = (m(x).unflatten(-1, (2, 2)) for m in (self.q, self.k, self.v))
+            shares = torch.einsum("blhd,bshd->blsh", q, k).softmax(2)
+            return torch.einsum("blsh,bshd->blhd", self.talk(shares), v)
+
+    model, example = Talking(), torch.zeros(1, 3, 4)
+    assert trellis.audit(model, example).live == 52
+    with torch.no_grad():
+        model.v.weight.zero_()
+    assert trellis.audit(model, example).live == 0
+
+
+def test_a_constant_in_all_values_is_the_same_for_every_masked_query() -> None:
+    class Pooled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.v, self.last = nn.Linear(2, 2), nn.Linear(2, 1), nn.Linear(1, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.first(x)
+            y = nn.functional.scaled_dot_product_attention(y, y, self.v(y), is_causal=True)
+            y = (torch.softmax(y, 1) * y).sum(1)
+            return self.last(y)  # type: ignore[no-any-return]
+
+    model = Pooled()
+    with torch.no_grad():
+        model.first.weight[0] = 0  # unit 0 is a constant, and so is its part in all values
+    audit = trellis.audit(model, torch.zeros(1, 3, 2))
+    assert audit.live_masks["v.weight"].tolist() == [[False, True]]
+
+
+def test_entries_that_are_alike_stay_alike_in_a_norm() -> None:
+    class Attended(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.score = nn.Conv1d(2, 2, 1, groups=2), nn.Conv1d(2, 1, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = nn.functional.group_norm(self.first(x), 1)
+            return (torch.softmax(self.score(y), -1) * y).sum(-1)
+
+    model = Attended()
+    with torch.no_grad():
+        model.first.weight[0] = 0  # the same number at every place, normed with the rest
+    audit = trellis.audit(model, torch.zeros(1, 2, 4))
+    assert audit.live_masks["score.weight"].flatten().tolist() == [False, True]
 
 
 class Lookup(nn.Module):

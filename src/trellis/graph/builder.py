@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from . import steps
-from .differences import Differences, Digits, digits_of, moved_back, same, varying
+from .differences import Differences, Digits, digits_of, same, varying
 from .steps import Signal, Weight
+from .sums import Sums
 from .windows import Window
 
 S = TypeVar("S", bound=steps.Step)
@@ -49,8 +50,10 @@ class Builder:
         self.steps: list[steps.Step] = []
         self.driven: set[int] = set()  # signals that come from an input of the model
         self.differences = Differences(self)
-        # Softmaxes: along which digits they sum to one, and the constant with the same zeros.
-        self.shares: dict[int, tuple[Digits, Signal]] = {}
+        self.sums = Sums(self)
+        self.even_handed: set[int] = set()  # mixes in which equal entries stay equal
+        # Products Σ p v with Σ p = 1: what differs between all v, and whether v comes first.
+        self.averages: dict[int, tuple[Signal | None, bool]] = {}
         # Inputs that are looked up in a table, and how many rows it has. See :mod:`.tokens`.
         self.vocabularies: dict[int, int] = {}
         self.one_row = False  # whether a token is the one row that the example says, or any
@@ -216,12 +219,21 @@ class Builder:
         nonzero = TRUE if seen is None else seen
         varies = () if seen is None else tuple(varying(seen, x.ndim))
         even = self.add(steps.Source(self.signal(x.shape), False, nonzero, varies=varies))
-        self.shares[x.id] = digits_of(x.shape, [dim % x.ndim]), even
+        self.sums.facts[x.id] = digits_of(x.shape, [dim % x.ndim]), even
         return x
 
-    def even(self, x: Signal, dims: Sequence[int]) -> Signal | None:
-        """If ``x`` sums to one along ``dims``: the constant that is zero where ``x`` is."""
-        return moved_back(self, x, digits_of(x.shape, dims))
+    def normalised(self, x: Signal, dims: Sequence[int]) -> Signal:
+        """(x − mean) / deviation over ``dims``: sums to zero, and passes on what differs."""
+        dims = sorted({d % x.ndim for d in dims})
+        out = self.even_mix(self.centre(x, dims), dims)
+        self.sums.facts[out.id] = digits_of(x.shape, dims), None
+        return out
+
+    def even_mix(self, x: Signal, dims: Sequence[int]) -> Signal:
+        """As `mix`, where entries of ``x`` that are equal stay equal."""
+        out = self.mix(x, dims)
+        self.even_handed.add(out.id)
+        return out
 
     def block(self, x: Signal, keep: Tensor) -> Signal:
         """Multiply by a constant; ``keep`` says where it is not zero."""
@@ -253,17 +265,43 @@ class Builder:
         """x (B, M, K) by y (B, N, K) to (B, M, N)."""
         plain = self._product(x, y)
         for weights, values, flip in ((x, y, False), (y, x, True)):
-            even = self.even(weights, [2])
-            if even is None:
+            even = self.sums.of(weights, digits_of(weights.shape, [2]))
+            if same(even, weights):
                 continue
             # Σ p v with Σ p = 1: what all v have in common passes whatever p is.
-            rest = self.differences.of(values, digits_of(values.shape, [2]))
+            along = digits_of(values.shape, [2])
+            rest = self.differences.of(values, along)
             if same(rest, values):
                 return plain
-            parts = [(even, values)] + ([] if rest is None else [(weights, rest)])
-            made = [self._product(*(pair[::-1] if flip else pair)) for pair in parts]
-            return self.either(plain, self.join(*made))
+            made = []
+            common = self.common(even, values, digits_of(even.shape, [2]), along) if even else None
+            if even is not None and common is not None:
+                made.append(self._product(*_pair(even, common, flip)))
+                if same(common, values) and self.is_share(even):
+                    self.averages[made[0].id] = rest, flip
+            if rest is not None:
+                made.append(self._product(*_pair(weights, rest, flip)))
+            return self.either(plain, self.join(*made) if made else None)
         return plain
+
+    def common(
+        self, even: Signal, values: Signal, of_even: Digits, of_values: Digits
+    ) -> Signal | None:
+        """``values`` in Σ even · values: if ``even`` is the same for all, only their sum counts."""
+        same_for_all = self.differences.of(even, of_even) is None
+        return self.sums.of(values, of_values) if same_for_all else values
+
+    def is_share(self, x: Signal) -> bool:
+        """Whether ``x`` is the constant of a softmax, rearranged: every sum of it is one."""
+        step = self.steps[x.id]
+        while not isinstance(step, steps.Source):
+            rearranged = isinstance(step, steps.Reshape | steps.Permute | steps.Expand)
+            if isinstance(step, steps.Gather):
+                rearranged = not bool((step.index < 0).any())
+            if not rearranged or isinstance(step, steps.Scale):
+                return False
+            step = self.steps[step.operands[0].id]
+        return not step.depends
 
     def _product(self, x: Signal, y: Signal) -> Signal:
         return self.add(steps.Product(self.signal((*x.shape[:2], y.shape[1])), x, y))
@@ -272,22 +310,28 @@ class Builder:
         """A sum or mean over ``dims``; as `reduce`, which is also for maxima."""
         plain = self.reduce(x, dims, keepdim)
         dims = sorted({d % x.ndim for d in dims}) if x.ndim else []
-        even = self.even(x, dims)
-        if even is not None:
-            return self.either(plain, self.reduce(even, dims, keepdim))
+        along = digits_of(x.shape, dims)
+        known = self.sums.of(x, along)
+        if not same(known, x):
+            return self.either(plain, known and self.reduce(known, dims, keepdim))
         step = self.steps[x.id]
-        if not isinstance(step, steps.Gate):
+        if not isinstance(step, steps.Gate) or x.bent:
             return plain
         for weights, values in ((step.x, step.y), (step.y, step.x)):
-            even = self.even(weights, dims)
-            if even is None:
+            even = self.sums.of(weights, along)
+            if same(even, weights):
                 continue
-            rest = self.differences.of(values, digits_of(values.shape, dims))
+            rest = self.differences.of(values, along)
             if same(rest, values):
                 return plain
-            parts = [(even, values)] + ([] if rest is None else [(weights, rest)])
+            parts = []
+            common = self.common(even, values, along, along) if even else None
+            if even is not None and common is not None:
+                parts.append((even, common))
+            if rest is not None:
+                parts.append((weights, rest))
             made = [self.reduce(self.gate(*pair), dims, keepdim) for pair in parts]
-            return self.either(plain, self.join(*made))
+            return self.either(plain, self.join(*made) if made else None)
         return plain
 
     def blocked(self, x: Signal, where: Tensor) -> Signal:
@@ -297,6 +341,10 @@ class Builder:
         both = where if x.blocked is None else where | x.blocked
         out = self.signal(shape, both.cpu())
         return self.add(steps.Reshape(out, x))
+
+
+def _pair(x: Signal, y: Signal, flip: bool) -> tuple[Signal, Signal]:
+    return (y, x) if flip else (x, y)
 
 
 def _wide(shape: Sequence[int]) -> tuple[int, ...]:

@@ -132,19 +132,24 @@ class Differences:
         if isinstance(step, steps.Bias):
             return [(step.x, digits)], lambda r: self.biased(step, r, dims)
         if isinstance(step, steps.Block):
-            if dims & varying(step.keep, out.ndim):
+            hidden = out.blocked is not None and bool((step.keep | out.blocked).all())
+            if not hidden and dims & varying(step.keep, out.ndim):  # −∞ is compared with nothing
                 return all_of_it
             return [(step.x, digits)], _then(step, lambda r: self.build.block(r, step.keep))
         if isinstance(step, steps.Mix):
-            if dims & set(step.dims):
+            if not dims & set(step.dims):
+                return [(step.x, digits)], _then(step, lambda r: self.build.mix(r, step.dims))
+            if out.id not in self.build.even_handed or not dims <= set(step.dims):
                 return all_of_it
-            return [(step.x, digits)], _then(step, lambda r: self.build.mix(r, step.dims))
+            return [(step.x, digits)], _then(step, lambda r: self.rescaled(step, r))
         if isinstance(step, steps.Gate | steps.Product):
             sides = ((0, 1), (0, None, 1)) if isinstance(step, steps.Product) else (None, None)
             asked = [
                 (side, _moved(places, side.shape, to))
                 for side, to in zip((step.x, step.y), sides, strict=True)
             ]
+            if out.id in self.build.averages:
+                return asked, lambda rx, ry: self.averaged(step, rx, ry)
             return asked, lambda rx, ry: self.multiplied(step, rx, ry)
         if isinstance(step, steps.Cat):
             if step.dim in dims and len(step.xs) > 1:
@@ -216,6 +221,32 @@ class Differences:
         for x, y in pairs:
             kind = steps.Product if isinstance(step, steps.Product) else steps.Gate
             parts.append(self.build.add(kind(self.build.signal(step.out.shape), x, y)))
+        return None if not parts else parts[0] if len(parts) == 1 else self.build.join(*parts)
+
+    def rescaled(self, step: steps.Mix, rest: Signal) -> Signal:
+        """Two entries that are alike stay alike in a norm: their difference is scaled, by
+        something that all entries share and feel."""
+        common = self.build.bias(self.build.reduce(step.x, step.dims, keepdim=True))
+        return self.build.gate(rest, common)
+
+    def averaged(self, step: steps.Step, rx: Found, ry: Found) -> Found:
+        """Of Σ p v with Σ p = 1, where p is zero in other places for each sum: what all v have in
+        common is in every sum."""
+        assert isinstance(step, steps.Product)
+        rest, flip = self.build.averages[step.out.id]
+        shares, values, of_shares, of_values = (
+            (step.y, step.x, ry, rx) if flip else (step.x, step.y, rx, ry)
+        )
+        if same(of_values, values) or (of_shares is not None and same(rest, values)):
+            return step.out
+        changed = [of_values, rest if of_shares is not None else None]
+        parts = []
+        for side in changed:
+            if side is not None:
+                pair = (side, shares) if flip else (shares, side)
+                parts.append(
+                    self.build.add(steps.Product(self.build.signal(step.out.shape), *pair))
+                )
         return None if not parts else parts[0] if len(parts) == 1 else self.build.join(*parts)
 
     def concatenated(self, step: steps.Cat, parts: Sequence[Found]) -> Found:
@@ -296,43 +327,3 @@ def slimmed(value: Tensor) -> Tensor:
         if d not in dims and value.shape[d] > 1:
             value = value.narrow(d, 0, 1)
     return value
-
-
-def moved_back(build: Builder, x: Signal, digits: Digits) -> Signal | None:
-    """If ``x`` is a softmax, rearranged, that sums to one along ``digits``: its `Builder.shares`
-    constant, rearranged alike."""
-    moves: list[steps.Step] = []
-    while x.id not in build.shares:
-        step = build.steps[x.id]
-        if not isinstance(step, steps.Reshape | steps.Permute | steps.Expand | steps.Gather):
-            return None
-        if isinstance(step, steps.Scale):
-            return None
-        if not isinstance(step, steps.Reshape):
-            places = within(step.out.shape, digits)
-            if isinstance(step, steps.Permute):
-                digits = _moved(places, step.x.shape, step.dims)
-            else:
-                kept = {d for d, _, _ in places}
-                wide = range(step.out.ndim)
-                if isinstance(step, steps.Gather):
-                    if step.index.ndim != 1 or step.dim in kept:
-                        return None
-                elif any(step.x.shape[d] != step.out.shape[d] for d in wide if d in kept):
-                    return None
-                digits = _moved(places, step.x.shape)
-        moves.append(step)
-        x = step.operands[0]
-    own, even = build.shares[x.id]
-    if own != digits:
-        return None
-    for step in reversed(moves):
-        if isinstance(step, steps.Permute):
-            even = build.permute(even, step.dims)
-        elif isinstance(step, steps.Expand):
-            even = build.expand(even, step.out.shape)
-        elif isinstance(step, steps.Gather):
-            even = build.gather(even, step.dim, step.index)
-        else:
-            even = build.reshape(even, step.out.shape)
-    return even

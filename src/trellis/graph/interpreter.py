@@ -15,8 +15,8 @@ from ..errors import TrellisError
 from . import rules as _rules  # noqa: F401  (registers the rules)
 from .builder import Builder
 from .export import first_line
-from .registry import KEEPS, MOVES, RULES, aten, key
-from .steps import Signal, Weight, leaves, replaced
+from .registry import KEEPS, MOVES, RULES, STRAIGHT, aten, key
+from .steps import Signal, Weight, bent, leaves, replaced
 
 # Operations on weights alone: views and moves keep track of which entry stands where.
 
@@ -287,7 +287,8 @@ class Interpreter:
             named = replaced(kwargs, _index)
             if any(isinstance(v, Signal) for v in leaves([places, named])):
                 args, kwargs = places, named
-        return function(self.build, *args, **kwargs)
+        found = function(self.build, *args, **kwargs)
+        return found if name in STRAIGHT else replaced(found, bent)
 
     def lifted(self, value: Any) -> Any:
         """A weight as a signal; one that varies along one dimension at most is a scale or a

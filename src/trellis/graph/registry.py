@@ -13,6 +13,7 @@ Rule = Callable[..., Any]
 R = TypeVar("R", bound=Rule)
 RULES: dict[str, Rule] = {}
 MOVES: set[str] = set()  # operations that only move data: on a weight, its positions move
+STRAIGHT: set[str] = set()  # linear in each signal, or written so that `Sums` can follow
 KEEPS: set[str] = set()  # functions of one entry that map zero to zero: positions stay
 
 

@@ -7,7 +7,7 @@ to units of its output; none says which algebra runs over them (see :mod:`trelli
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,17 +27,24 @@ class Signal:
 
     ``blocked`` marks units that are −∞ whatever the input is (attention masks); a softmax
     turns them into zeros. ``example`` is the concrete value of an integer signal, used where
-    it acts as structure (an index, a mask) rather than as data.
+    it acts as structure (an index, a mask) rather than as data. ``bent``: a function that may be a
+    curve was applied since the step ``id``, so sums known of that step no longer hold.
     """
 
     id: int
     shape: tuple[int, ...]
     blocked: Tensor | None = None
     example: Tensor | None = None
+    bent: bool = False
 
     @property
     def ndim(self) -> int:
         return len(self.shape)
+
+
+def bent(value: Any) -> Any:
+    """The same signal behind a function that may be a curve; anything else as it is."""
+    return replace(value, bent=True) if isinstance(value, Signal) else value
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from ..builder import TRUE, Builder, minus_infinity
 from ..differences import slimmed
 from ..einsum import contract_labels
 from ..registry import aten, rules_for
-from ..steps import Signal, Weight
+from ..steps import Signal, Weight, bent
 
 Operand = Signal | Weight | Tensor | float | int | bool
 
@@ -81,8 +81,10 @@ def div(build: Builder, x: Operand, y: Operand, rounding_mode: str | None = None
     if not isinstance(y, Signal):
         assert isinstance(x, Signal)
         x = build.expand(x, torch.broadcast_shapes(x.shape, as_shape_of(y)))
-        return build.scale(x, slimmed(y).shape if isinstance(y, Tensor) else as_shape_of(y))
-    return build.gate(as_signal(build, x), build.bias(y))
+        out = build.scale(x, slimmed(y).shape if isinstance(y, Tensor) else as_shape_of(y))
+    else:
+        out = build.gate(as_signal(build, x), bent(build.bias(y)))
+    return out if rounding_mode is None else bent(out)
 
 
 def as_shape_of(value: Operand) -> tuple[int, ...]:
@@ -119,6 +121,7 @@ def where(build: Builder, condition: Operand, x: Operand, y: Operand) -> Signal:
     """Selects between two signals; a condition that is data carries a path too."""
     if isinstance(condition, Tensor):
         sides = []
+        x, y = _unseen(build, x, y, ~condition), _unseen(build, y, x, condition)
         for side, keep in ((x, condition), (y, ~condition)):
             if isinstance(side, Signal):
                 sides.append(build.block(side, keep))
@@ -126,9 +129,20 @@ def where(build: Builder, condition: Operand, x: Operand, y: Operand) -> Signal:
                 sides.append(build.block(build.parameter(side), keep))
             else:
                 value = as_tensor(side)
-                sides.append(build.constant(torch.where(keep, value, torch.zeros_like(value))))
+                value = torch.where(keep, value, torch.zeros_like(value))
+                never = minus_infinity(value)
+                if never is None or bool((value[~never] != 0).any()):
+                    sides.append(build.constant(value))
         return build.join(*sides)
     return build.join(*(as_signal(build, v) for v in (condition, x, y)))
+
+
+def _unseen(build: Builder, side: Operand, other: Operand, chosen: Tensor) -> Operand:
+    """``side``, −∞ where ``other`` is chosen and a constant that means "never"."""
+    if not isinstance(side, Signal) or isinstance(other, Signal | Weight):
+        return side
+    never = minus_infinity(as_tensor(other))
+    return side if never is None else build.blocked(side, chosen.cpu() & never)
 
 
 @rules_for(aten("masked_fill masked_fill_"))
@@ -136,9 +150,9 @@ def masked_fill(build: Builder, x: Signal, mask: Operand, value: Operand) -> Sig
     if not isinstance(mask, Tensor):
         return where(build, mask, value, x)
     fill = as_tensor(value)  # type: ignore[arg-type]
-    out = build.block(x, ~mask)
     if minus_infinity(fill) is not None:
-        return build.blocked(out, mask)
+        return build.block(build.blocked(x, mask), ~mask)
+    out = build.block(x, ~mask)
     return build.bias(out, slimmed(mask & (fill != 0)))
 
 

@@ -28,7 +28,7 @@ def softmax(build: Builder, x: Signal, dim: int, *args: Any, **kwargs: Any) -> S
     x = build.centre(x, [dim], seen)
     if seen is not None:
         x = build.block(x, seen)
-    out = build.bias(build.mix(x, [dim]))
+    out = build.bias(build.even_mix(x, [dim]))
     if seen is not None:
         out = build.block(out, seen)
     return build.sums_to_one(out, dim, seen)
@@ -37,7 +37,7 @@ def softmax(build: Builder, x: Signal, dim: int, *args: Any, **kwargs: Any) -> S
 @rules_for(aten("log_softmax _log_softmax"))
 def log_softmax(build: Builder, x: Signal, dim: int, *args: Any, **kwargs: Any) -> Signal:
     """As a softmax; zero where there is a single entry."""
-    out = build.mix(build.centre(x, [dim]), [dim]) if x.ndim else x
+    out = build.even_mix(build.centre(x, [dim]), [dim]) if x.ndim else x
     return build.bias(out) if x.ndim and x.shape[dim] > 1 else build.block(out, ~TRUE)
 
 

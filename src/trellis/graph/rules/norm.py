@@ -36,7 +36,7 @@ def layer_norm(
 ) -> Signal:
     """Every unit feels the mean and variance of all: a dead one becomes a constant."""
     dims = range(-len(shape), 0)
-    return _affine(build, build.mix(build.centre(x, dims), dims), shape, weight, bias)
+    return _affine(build, build.normalised(x, dims), shape, weight, bias)
 
 
 @rules_for(aten("rms_norm"))
@@ -60,7 +60,7 @@ def group_norm(
     n, c = x.shape[:2]
     per_group = c // groups * math.prod(x.shape[2:])
     grouped = build.reshape(x, (n, groups, per_group))
-    out = build.reshape(build.mix(build.centre(grouped, [-1]), [-1]), x.shape)
+    out = build.reshape(build.normalised(grouped, [-1]), x.shape)
     return _affine(build, out, _channels(x), weight, bias)
 
 
@@ -78,7 +78,7 @@ def instance_norm(
     if not use_input_stats:
         return batch_norm(build, x, weight, bias, mean, variance)
     dims = range(2, x.ndim)
-    out = build.mix(build.centre(x, dims), dims)
+    out = build.normalised(x, dims)
     return _affine(build, out, _channels(x), weight, bias)
 
 
@@ -97,7 +97,7 @@ def batch_norm(
     batch are used, and mix positions."""
     if mean is None:
         dims = [0, *range(2, x.ndim)]
-        x = build.mix(build.centre(x, dims), dims)
+        x = build.normalised(x, dims)
     return build.bias(build.scale(x, _channels(x)), TRUE.expand(_channels(x)))
 
 

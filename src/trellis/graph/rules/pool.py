@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from ..builder import Builder
 from ..registry import aten, rules_for
-from ..steps import Signal
+from ..steps import Signal, bent
 from ..windows import Window, adaptive, from_pattern, grid, pair, sliding
 
 Ints = int | Sequence[int]
@@ -97,12 +97,12 @@ def _register(n: int) -> None:
         wanted = pair(size, n)
         if all(o == 1 for o in wanted):
             lead = x.shape[:-n]
-            return build.reshape(build.reduce(x, range(-n, 0)), (*lead, *wanted))
+            return build.reshape(build.total(x, range(-n, 0)), (*lead, *wanted))
         return pooled(build, x, [adaptive(s, o) for s, o in zip(x.shape[-n:], wanted, strict=True)])
 
     @rules_for(aten(f"adaptive_max_pool{n}d"))
     def adaptive_max_pool(build: Builder, x: Signal, size: Ints) -> tuple[Signal, Signal]:
-        out = adaptive_avg_pool(build, x, size)
+        out = adaptive_avg_pool(build, bent(x), size)
         return out, out
 
 

@@ -53,16 +53,26 @@ def logsumexp(build: Builder, x: Signal, dim: Any, keepdim: bool = False) -> Sig
 
 
 @rules_for(aten("var std"))
-def spread(build: Builder, x: Signal, dim: Any = None, *args: Any, **kwargs: Any) -> Signal:
-    return build.reduce(x, _dims(x, dim), bool(kwargs.get("keepdim", False)))
+def spread(
+    build: Builder, x: Signal, dim: Any = None, *args: Any, keepdim: bool = False, **kwargs: Any
+) -> Signal:
+    """Adding the same number to all entries changes nothing: only what differs passes.
+
+    ``dim`` is a bool in the overload ``var(x, unbiased)``; ``keepdim`` may come by position, as in
+    ``var(x, dim, unbiased, keepdim)``.
+    """
+    dims = _dims(x, None if isinstance(dim, bool) else dim)
+    keepdim = bool(args[1]) if len(args) > 1 else keepdim
+    return build.reduce(build.centre(x, dims) if dims else x, dims, keepdim)
 
 
 @rules_for(aten("var_mean std_mean"))
 def spread_and_mean(
-    build: Builder, x: Signal, dim: Any = None, *args: Any, **kwargs: Any
+    build: Builder, x: Signal, dim: Any = None, *args: Any, keepdim: bool = False, **kwargs: Any
 ) -> tuple[Signal, Signal]:
-    out = spread(build, x, dim, **kwargs)
-    return out, out
+    dims = None if isinstance(dim, bool) else dim
+    keepdim = bool(args[1]) if len(args) > 1 else keepdim
+    return spread(build, x, dims, keepdim=keepdim), total(build, x, dims, keepdim)
 
 
 @rules_for(aten("linalg_vector_norm norm"))

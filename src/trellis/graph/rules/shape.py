@@ -12,7 +12,7 @@ from torch import Tensor
 from ...errors import TrellisError
 from ..builder import Builder
 from ..einsum import as_shape
-from ..registry import KEEPS, MOVES, aten, rules_for
+from ..registry import KEEPS, MOVES, STRAIGHT, aten, rules_for
 from ..steps import Signal, Weight, leaves
 from .arithmetic import as_signal
 
@@ -24,6 +24,17 @@ MOVES.update(
         "moveaxis swapaxes adjoint mT mH T gather index unfold pixel_shuffle pixel_unshuffle "
         "channel_shuffle as_strided squeeze_copy rot90 take"
     )
+)
+STRAIGHT.update(
+    MOVES,
+    aten(
+        "add sub rsub mul div linear matmul mm bmm mv addmm baddbmm einsum cat concat stack neg "
+        "conv1d conv2d conv3d convolution sum mean adaptive_avg_pool1d adaptive_avg_pool2d "
+        "adaptive_avg_pool3d layer_norm group_norm instance_norm batch_norm rms_norm softmax "
+        "_softmax _safe_softmax scaled_dot_product_attention native_layer_norm native_group_norm "
+        "clone detach contiguous alias dropout lift_fresh lift_fresh_copy to _to_copy type_as "
+        "float double half bfloat16 nan_to_num concatenate"
+    ),
 )
 KEEPS.update(
     aten(
