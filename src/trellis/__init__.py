@@ -18,6 +18,7 @@ from .masks import Masks, masks_of
 from .methods.prune import prune
 from .paths.audit import Audit, audit
 from .saving import load, save
+from .version import __version__ as __version__
 
 if _TYPE_CHECKING:
     from . import skeleton, training
@@ -28,8 +29,6 @@ if _TYPE_CHECKING:
     from .deploy.wasm import export_wasm
     from .training.pruner import Pruner
     from .training.schedule import Schedule
-
-__version__ = "0.1.0"
 
 # The public names. Everything else in this package may change from one release to the next.
 __all__ = [
