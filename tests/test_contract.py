@@ -39,8 +39,8 @@ SIGNATURES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "Runtime": (trellis.Runtime, {"path": REQUIRED}),
     "Runtime.predict": (trellis.Runtime.predict, {"self": REQUIRED, "inputs": REQUIRED}),
-    "skeleton.load": (
-        trellis.skeleton.load,
+    "skeleton.load_dataset": (
+        trellis.skeleton.load_dataset,
         {"source": REQUIRED, "protocol": None, "skip_bad": False, "progress": False},
     ),
     "Pruner.step": (trellis.Pruner.step, {"self": REQUIRED}),
@@ -120,7 +120,7 @@ BY_PLACE = {
     "export_onnx": ["model", "example_inputs", "path"],
     "export_c": ["model", "example_inputs", "folder"],
     "export_wasm": ["model", "example_inputs", "folder"],
-    "skeleton.load": ["source"],
+    "skeleton.load_dataset": ["source"],
 }
 
 

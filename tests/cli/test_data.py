@@ -19,7 +19,7 @@ from tests.cli.conftest import Run
 from tests.report.browser import Browser, Seen
 from tests.skeleton.folders import FPHA_LIST, csv_folder, fpha_folder, motion, mtm1_folder, write
 from trellis.cli.data import GRID, page
-from trellis.skeleton import Layout, Skeletons, load
+from trellis.skeleton import Layout, Skeletons, load_dataset
 from trellis.skeleton.data.layouts import FPHA, LAYOUTS, SBU
 from trellis.skeleton.data.pose import branches, placed
 from trellis.skeleton.data.readers.reading import HALVES
@@ -101,7 +101,7 @@ def test_show_writes_a_page(run: Run, tmp_path: Path) -> None:
 
 def test_show_by_name_and_without_a_file_name(run: Run, tmp_path: Path) -> None:
     mtm1_folder(tmp_path)
-    data = load(f"mtm1:{tmp_path}")
+    data = load_dataset(f"mtm1:{tmp_path}")
     assert run("data", "show", f"mtm1:{tmp_path}", data.names[3]).status == 0
     assert (tmp_path / "recording-3.html").exists()
 

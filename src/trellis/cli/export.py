@@ -216,7 +216,7 @@ class _Parts:
         skip_bad: bool,
     ) -> None:  # fmt: skip
         protocol = protocol_for(recogniser, source, protocol)
-        found = skeleton.load(source, protocol=protocol, skip_bad=skip_bad, progress=True)
+        found = skeleton.load_dataset(source, protocol=protocol, skip_bad=skip_bad, progress=True)
         labels = recogniser.labels(found)
         part = fold_for(recogniser, found, fold)
         if len(part.test) == 0 or len(part.train) == 0:
@@ -408,7 +408,7 @@ def _recordings(
         )
     name = source or BUILT_IN
     protocol = protocol_for(recogniser, name, protocol)
-    found = skeleton.load(name, protocol=protocol, skip_bad=skip_bad, progress=True)
+    found = skeleton.load_dataset(name, protocol=protocol, skip_bad=skip_bad, progress=True)
     if source is not None:
         recogniser.labels(found)  # says which joints or classes differ
     return found

@@ -14,7 +14,7 @@ import pytest
 from tests.skeleton.folders import csv_folder, headed, motion, rows, write
 from tests.skeleton.readers.same import assert_same, named
 from trellis.errors import TrellisError
-from trellis.skeleton import Layout, load, read_recording
+from trellis.skeleton import Layout, load_dataset, read_recording
 from trellis.skeleton.data.layouts import FPHA, MEDIAPIPE_HAND, NW_UCLA, SBU
 from trellis.skeleton.data.readers.reading import HALVES
 
@@ -26,7 +26,7 @@ def test_folders_are_labels(tmp_path: Path) -> None:
     made = csv_folder(tmp_path, FILES)
     write(tmp_path / "README.md", "mine")
     write(tmp_path / "walk/.DS_Store", "x")
-    data = load(f"csv:{tmp_path}")
+    data = load_dataset(f"csv:{tmp_path}")
     assert_same(data, made)
     assert data.classes == ("sit", "walk")
     assert [data.classes[label] for label in data.labels] == [n.split("/")[0] for n in data.names]
@@ -36,7 +36,7 @@ def test_folders_are_labels(tmp_path: Path) -> None:
 
 def test_train_and_test_are_a_split(tmp_path: Path) -> None:
     made = csv_folder(tmp_path, ["train/walk/1.csv", "train/sit/1.csv", "test/walk/1.csv"])
-    data = load(f"csv:{tmp_path}")
+    data = load_dataset(f"csv:{tmp_path}")
     assert_same(data, made)
     assert data.classes == ("sit", "walk")
     assert named(data, data.folds[0].test) == {"test/walk/1.csv"}
@@ -46,12 +46,12 @@ def test_a_class_to_test_on_alone(tmp_path: Path) -> None:
     sides = ["train/walk/1.csv", "test/walk/1.csv", "test/sit/1.csv", "test/sit/2.csv"]
     made = csv_folder(tmp_path, sides)
     with pytest.raises(TrellisError) as told:
-        load(f"csv:{tmp_path}")
+        load_dataset(f"csv:{tmp_path}")
     assert "test/sit/1.csv is to be tested on, and no recording of its class, sit," in str(
         told.value
     )
     assert "add some, or take the class out" in str(told.value)
-    data = load(f"csv:{tmp_path}", skip_bad=True)
+    data = load_dataset(f"csv:{tmp_path}", skip_bad=True)
     assert_same(data, {name: made[name] for name in sides[:2]})
     assert [item.name for item in data.left_out] == sides[2:]
     assert data.left_out[0].why == str(told.value)
@@ -59,15 +59,15 @@ def test_a_class_to_test_on_alone(tmp_path: Path) -> None:
 
 def test_a_class_to_train_on_alone_can_be_learnt(tmp_path: Path) -> None:
     made = csv_folder(tmp_path, ["train/walk/1.csv", "train/sit/1.csv", "test/walk/1.csv"])
-    assert_same(load(f"csv:{tmp_path}"), made)
+    assert_same(load_dataset(f"csv:{tmp_path}"), made)
 
 
 def test_halves_stay_as_they_are_when_a_recording_is_added(tmp_path: Path) -> None:
     names = [f"{label}/{number}.csv" for label in ("point", "wave") for number in range(6)]
     csv_folder(tmp_path, names)
-    [before] = (data := load(f"csv:{tmp_path}")).folds
+    [before] = (data := load_dataset(f"csv:{tmp_path}")).folds
     csv_folder(tmp_path, ["point/6.csv"])
-    [after] = (more := load(f"csv:{tmp_path}")).folds
+    [after] = (more := load_dataset(f"csv:{tmp_path}")).folds
     assert named(data, before.train) <= named(more, after.train)
     assert named(data, before.test) <= named(more, after.test)
     assert len(before.train) == len(before.test) == 6
@@ -81,7 +81,7 @@ def test_labels_in_a_file(tmp_path: Path, head: str) -> None:
               ("deep\\c.csv", "walk", "Test")]  # fmt: skip
     text = "".join(mark.join(f'"{cell}"' for cell in row) + "\n" for row in listed)
     write(tmp_path / "labels.csv", head + text)
-    data = load(f"csv:{tmp_path}")
+    data = load_dataset(f"csv:{tmp_path}")
     assert_same(data, made)
     assert data.classes == ("sit, down", "walk")
     assert named(data, data.folds[0].test) == {"deep/c.csv"}
@@ -90,14 +90,14 @@ def test_labels_in_a_file(tmp_path: Path, head: str) -> None:
 def test_labels_in_a_file_and_the_split_in_folders(tmp_path: Path) -> None:
     csv_folder(tmp_path, ["train/a.csv", "train/b.csv", "test/c.csv"])
     write(tmp_path / "labels.csv", "train/a.csv,x\ntrain/b.csv,y\ntest/c.csv,x\n")
-    data = load(f"csv:{tmp_path}")
+    data = load_dataset(f"csv:{tmp_path}")
     assert named(data, data.folds[0].test) == {"test/c.csv"}
 
 
 def test_no_split_in_the_file_is_half_and_half(tmp_path: Path) -> None:
     csv_folder(tmp_path, ["a.csv", "b.csv"])
     write(tmp_path / "labels.csv", "file,label\na.csv,x\n\nb.csv,x\n")
-    assert load(f"csv:{tmp_path}").folds[0].name == HALVES
+    assert load_dataset(f"csv:{tmp_path}").folds[0].name == HALVES
 
 
 @pytest.mark.parametrize(
@@ -123,10 +123,10 @@ def test_broken_labels(tmp_path: Path, text: str | bytes, said: str, left: int |
     csv_folder(tmp_path, ["a.csv", "b.csv"])
     write(tmp_path / "labels.csv", text)
     with pytest.raises(TrellisError) as told:
-        load(f"csv:{tmp_path}")
+        load_dataset(f"csv:{tmp_path}")
     assert said in str(told.value)
     if left is not None and "does not list" not in said:
-        assert len(load(f"csv:{tmp_path}", skip_bad=True).left_out) == left
+        assert len(load_dataset(f"csv:{tmp_path}", skip_bad=True).left_out) == left
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,8 @@ def test_what_does_not_belong_is_no_silent_loss(
     made = csv_folder(tmp_path, FILES)
     change(tmp_path)
     with pytest.raises(TrellisError, match=said):
-        load(f"csv:{tmp_path}")
-    data = load(f"csv:{tmp_path}", skip_bad=True)
+        load_dataset(f"csv:{tmp_path}")
+    data = load_dataset(f"csv:{tmp_path}", skip_bad=True)
     assert_same(data, made)
     assert len(data.left_out) == 1
 
@@ -159,8 +159,8 @@ def test_what_does_not_belong_is_no_silent_loss(
 def test_a_folder_beside_train_and_test(tmp_path: Path) -> None:
     csv_folder(tmp_path, ["train/walk/1.csv", "test/walk/1.csv", "val/walk/1.csv"])
     with pytest.raises(TrellisError, match="val is beside train/ and test/"):
-        load(f"csv:{tmp_path}")
-    assert len(load(f"csv:{tmp_path}", skip_bad=True).left_out) == 1
+        load_dataset(f"csv:{tmp_path}")
+    assert len(load_dataset(f"csv:{tmp_path}", skip_bad=True).left_out) == 1
 
 
 def test_links_that_go_round_end(tmp_path: Path) -> None:
@@ -168,19 +168,19 @@ def test_links_that_go_round_end(tmp_path: Path) -> None:
     os.symlink(tmp_path, tmp_path / "round")
     write(tmp_path / "labels.csv", "a.csv,x\nb.csv,x\n")
     with pytest.raises(TrellisError, match=r"does not list round/"):
-        load(f"csv:{tmp_path}")
+        load_dataset(f"csv:{tmp_path}")
 
 
 def test_an_empty_folder(tmp_path: Path) -> None:
     with pytest.raises(TrellisError, match="holds no recordings"):
-        load(f"csv:{tmp_path}")
+        load_dataset(f"csv:{tmp_path}")
 
 
 def test_headers_name_the_joints_in_any_order(tmp_path: Path) -> None:
     one, two = motion(4, 3, 1), motion(2, 3, 2)
     write(tmp_path / "wave/1.csv", headed(one, ARM.joints))
     write(tmp_path / "wave/2.csv", headed(two[:, ::-1], ARM.joints[::-1]))
-    data = load(f"csv:{tmp_path}")
+    data = load_dataset(f"csv:{tmp_path}")
     assert_same(data, {"wave/1.csv": one, "wave/2.csv": two})
     assert data.layout.joints == ARM.joints and data.layout.bones == ()
 
@@ -188,7 +188,7 @@ def test_headers_name_the_joints_in_any_order(tmp_path: Path) -> None:
 def test_known_joints_bring_their_bones(tmp_path: Path) -> None:
     for name in ("x/1.csv", "x/2.csv"):
         write(tmp_path / name, headed(motion(2, 21), MEDIAPIPE_HAND.joints))
-    assert load(f"csv:{tmp_path}").layout == MEDIAPIPE_HAND
+    assert load_dataset(f"csv:{tmp_path}").layout == MEDIAPIPE_HAND
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_layout_of_ones_own(tmp_path: Path, given: dict[str, Any], expected: L
     made = csv_folder(tmp_path, ["x/1.csv", "x/2.csv"], joints=3)
     write(tmp_path / "x/2.csv", rows(made["x/2.csv"], ","))  # with a frame number
     write(tmp_path / "layout.json", json.dumps(given))
-    data = load(f"csv:{tmp_path}")
+    data = load_dataset(f"csv:{tmp_path}")
     assert_same(data, made)
     assert data.layout == expected
 
@@ -213,7 +213,7 @@ def test_a_layout_of_ones_own(tmp_path: Path, given: dict[str, Any], expected: L
 def test_a_known_layout_by_name(tmp_path: Path) -> None:
     csv_folder(tmp_path, ["x/1.csv", "x/2.csv"], joints=21)
     write(tmp_path / "layout.json", '{"layout": "fpha"}')
-    assert load(f"csv:{tmp_path}").layout == FPHA
+    assert load_dataset(f"csv:{tmp_path}").layout == FPHA
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_a_broken_layout(tmp_path: Path, text: str, said: str) -> None:
     csv_folder(tmp_path, ["x/1.csv", "x/2.csv"], joints=3)
     write(tmp_path / "layout.json", text)
     with pytest.raises(TrellisError) as told:
-        load(f"csv:{tmp_path}")
+        load_dataset(f"csv:{tmp_path}")
     assert said in str(told.value)
 
 

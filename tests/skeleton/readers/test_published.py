@@ -20,7 +20,7 @@ from tests.skeleton.folders import (
 )
 from tests.skeleton.readers.same import assert_same, named
 from trellis.errors import TrellisError
-from trellis.skeleton import load
+from trellis.skeleton import load_dataset
 from trellis.skeleton.data.layouts import NW_UCLA, SBU, SHREC17
 from trellis.skeleton.data.readers import nw_ucla, sbu
 
@@ -41,7 +41,7 @@ Made = Callable[[Path], dict[str, Array]]
 )
 def test_what_was_written_is_read(tmp_path: Path, kind: str, make: Made, inside: str) -> None:
     made = make(tmp_path)
-    data = load(f"{kind}:{tmp_path / inside}")
+    data = load_dataset(f"{kind}:{tmp_path / inside}")
     assert_same(data, made)
     assert data.layout.name == kind and not data.left_out
     assert set(data.labels) == set(range(len(data.classes)))
@@ -49,7 +49,7 @@ def test_what_was_written_is_read(tmp_path: Path, kind: str, make: Made, inside:
 
 def test_sbu_folds_are_by_pair(tmp_path: Path) -> None:
     sbu_folder(tmp_path)
-    data = load(f"sbu:{tmp_path}")
+    data = load_dataset(f"sbu:{tmp_path}")
     assert len(data.folds) == 5 and data.layout == SBU and data.classes == sbu.CLASSES
     for fold, pairs in zip(data.folds, sbu.FOLDS, strict=True):
         assert named(data, fold.test) == {n for n in data.names if n.startswith(pairs)}
@@ -76,15 +76,15 @@ def test_sbu_folders_that_are_not_right(
     change(tmp_path / "SBU")
     if said is not None:
         with pytest.raises(TrellisError, match=said):
-            load(f"sbu:{tmp_path}")
-    assert len(load(f"sbu:{tmp_path}", skip_bad=True).left_out) == left
+            load_dataset(f"sbu:{tmp_path}")
+    assert len(load_dataset(f"sbu:{tmp_path}", skip_bad=True).left_out) == left
 
 
 def test_nw_ucla_tests_on_the_third_view_with_and_without_its_list(tmp_path: Path) -> None:
     nw_ucla_folder(tmp_path / "listed")
     nw_ucla_folder(tmp_path / "plain", split=False)
     for folder in ("listed", "plain"):
-        data = load(f"nw-ucla:{tmp_path / folder}")
+        data = load_dataset(f"nw-ucla:{tmp_path / folder}")
         [fold] = data.folds
         assert named(data, fold.test) == {n for n in data.names if n.endswith("v03")}
         assert len(fold.train) == 2 * len(fold.test)
@@ -129,12 +129,12 @@ def test_broken_json(tmp_path: Path, text: str | bytes, said: str) -> None:
     made = nw_ucla_folder(tmp_path)
     write(tmp_path / FIRST, text)
     if said.endswith("2 frames where split.json says 2"):  # which is fine
-        assert len(load(f"nw-ucla:{tmp_path}")) == len(made)
+        assert len(load_dataset(f"nw-ucla:{tmp_path}")) == len(made)
         return
     with pytest.raises(TrellisError) as told:
-        load(f"nw-ucla:{tmp_path}")
+        load_dataset(f"nw-ucla:{tmp_path}")
     assert said in str(told.value) and "a01_s01_e00_v01.json" in str(told.value)
-    data = load(f"nw-ucla:{tmp_path}", skip_bad=True)
+    data = load_dataset(f"nw-ucla:{tmp_path}", skip_bad=True)
     assert [item.name for item in data.left_out] == ["a01_s01_e00_v01"]
     assert len(data) == len(made) - 1
 
@@ -161,10 +161,10 @@ def test_a_broken_list(
     rows = sum(map(len, listed.values()))
     write(tmp_path / "split.json", json.dumps(listed))
     with pytest.raises(TrellisError) as told:
-        load(f"nw-ucla:{tmp_path}")
+        load_dataset(f"nw-ucla:{tmp_path}")
     assert said in str(told.value)
     if left is not None:
-        data = load(f"nw-ucla:{tmp_path}", skip_bad=True)
+        data = load_dataset(f"nw-ucla:{tmp_path}", skip_bad=True)
         assert len(data.left_out) == left and len(data) + left == rows
 
 
@@ -172,8 +172,8 @@ def test_a_name_that_is_none_without_the_list(tmp_path: Path) -> None:
     made = nw_ucla_folder(tmp_path, split=False)
     write(tmp_path / "data/NW-UCLA/all_sqe/a07_s01_e00_v01.json", "{}")
     with pytest.raises(TrellisError, match=r"a07_s01_e00_v01\.json is not called"):
-        load(f"nw-ucla:{tmp_path}")
-    data = load(f"nw-ucla:{tmp_path}", skip_bad=True)
+        load_dataset(f"nw-ucla:{tmp_path}")
+    data = load_dataset(f"nw-ucla:{tmp_path}", skip_bad=True)
     assert_same(data, made)
     assert data.layout == NW_UCLA and len(data.left_out) == 1
 
@@ -181,7 +181,7 @@ def test_a_name_that_is_none_without_the_list(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("protocol", "classes"), [(None, 14), ("14", 14), ("28", 28)])
 def test_shrec17_protocols(tmp_path: Path, protocol: str | None, classes: int) -> None:
     shrec17_folder(tmp_path)
-    data = load(f"shrec17:{tmp_path}", protocol=protocol)
+    data = load_dataset(f"shrec17:{tmp_path}", protocol=protocol)
     assert len(data.classes) == classes and data.layout == SHREC17
     [fold] = data.folds
     assert len(fold.train) == len(fold.test) == 28
@@ -209,9 +209,9 @@ def test_a_broken_line_of_shrec17(tmp_path: Path, line: str, said: str) -> None:
     _, *rest = listing.read_text().splitlines()
     write(listing, "\n".join([*rest, line]))
     with pytest.raises(TrellisError) as told:
-        load(f"shrec17:{tmp_path}")
+        load_dataset(f"shrec17:{tmp_path}")
     assert said in str(told.value)
-    data = load(f"shrec17:{tmp_path}", skip_bad=True)
+    data = load_dataset(f"shrec17:{tmp_path}", skip_bad=True)
     assert len(data.left_out) == 1
     assert len(data) + 1 == sum(map(len, SHREC17_ROWS.values()))
 
@@ -223,8 +223,8 @@ def test_a_whole_gesture_missing_from_the_lists(tmp_path: Path) -> None:
         lines = path.read_text().splitlines(keepends=True)
         write(path, "".join(line for line in lines if not line.startswith("3 ")))
     with pytest.raises(TrellisError, match="the label 3 has no recording"):
-        load(f"shrec17:{tmp_path}")
-    data = load(f"shrec17:{tmp_path}", skip_bad=True)
+        load_dataset(f"shrec17:{tmp_path}")
+    data = load_dataset(f"shrec17:{tmp_path}", skip_bad=True)
     assert len(data.classes) == 14 and [item.name for item in data.left_out] == ["label 3"]
 
 
@@ -232,8 +232,8 @@ def test_a_whole_gesture_missing_from_the_lists(tmp_path: Path) -> None:
 def test_a_folder_of_something_else(tmp_path: Path, kind: str) -> None:
     write(tmp_path / "holiday/beach.jpg", "sand")
     with pytest.raises(TrellisError, match=r"is not what was expected: .* It holds holiday$"):
-        load(f"{kind}:{tmp_path}")
+        load_dataset(f"{kind}:{tmp_path}")
     with pytest.raises(TrellisError, match="is a file"):
-        load(f"{kind}:{tmp_path / 'holiday/beach.jpg'}")
+        load_dataset(f"{kind}:{tmp_path / 'holiday/beach.jpg'}")
     with pytest.raises(TrellisError, match="there is no folder"):
-        load(f"{kind}:{tmp_path / 'nowhere'}")
+        load_dataset(f"{kind}:{tmp_path / 'nowhere'}")

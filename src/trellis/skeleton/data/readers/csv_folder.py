@@ -22,6 +22,7 @@ from ..layouts import Layout
 from .own_layout import own_layout, read_layout
 from .reading import Entry, Reading, drawn_halves, split
 from .recording import Recorded, arranged, read_table
+from .registry import register_reader
 from .text import at, brief, find, names, read_lines, separator, shown, subfolders
 
 # ``labels.csv``: which recording has which label, and on which side of the split it is.
@@ -101,11 +102,11 @@ def _listed(place: str, cells: list[str]) -> Listed:
     return Listed(str(name), cells[1], side)
 
 
-PROTOCOLS = ("split",)
 LAYOUT = "layout.json"
 KINDS = (".csv", ".txt", ".tsv")
 
 
+@register_reader("csv", protocols=("split",), about="a folder of your own CSV files")
 def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
     folder = find(path, (), lambda folder: True, "a folder of CSV files, in one folder per label")
     if os.path.lexists(folder / LABELS):

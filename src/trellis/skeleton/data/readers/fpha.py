@@ -17,15 +17,16 @@ from ....errors import TrellisError
 from ..dataset import Skeletons
 from ..layouts import FPHA
 from .reading import Entry, Meanings, Reading, held_out, split
+from .registry import register_reader
 from .text import at, beside, brief, find, fixed_frames, read_lines, subfolders
 
-PROTOCOLS = ("1:1", "subjects")
 FOLDERS = ("Hand_pose_annotation_v1", "Hand_pose_annotation_v1_1")
 SPLIT = "data_split_action_recognition.txt"
 _HEAD = re.compile(r"(Training|Test)\s+(\d{1,9})", re.ASCII)
 _ENTRY = re.compile(r"((Subject_\d+)/(?!\.)([^/\s\x00]+)/\d+)\s+(\d{1,4})", re.ASCII)
 
 
+@register_reader("fpha", protocols=("1:1", "subjects"), about="first-person hand actions")
 def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
     folder = find(
         path,

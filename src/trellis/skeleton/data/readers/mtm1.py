@@ -21,9 +21,9 @@ from ....errors import TrellisError
 from ..dataset import Frames, LeftOut, Skeletons
 from ..layouts import MEDIAPIPE_HAND
 from .reading import Entry, Reading, split
+from .registry import register_reader
 from .text import at, brief, find, names, numbers, points, read_lines, shown
 
-PROTOCOLS = ("videos",)
 CLASSES = ("Negative", "Reach", "Grasp", "Move", "Position", "Release")
 TEST = (6, 12, 20)
 SHORTEST = 4  # frames
@@ -34,6 +34,7 @@ _ROW = re.compile(rf"\d+((?:,{_CELL}){{{len(MEDIAPIPE_HAND.joints)}}}),([^,\"]*)
 _PUNCTUATION = str.maketrans("", "", '"() ')
 
 
+@register_reader("mtm1", protocols=("videos",), about="MTM-1 hand motions")
 def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
     folder = find(
         path,

@@ -37,10 +37,10 @@ from ..dataset import Frames, Skeletons
 from ..layouts import Layout
 from .own_layout import check_names, own_layout
 from .reading import FEWER, Entry, Reading, drawn_halves, split
+from .registry import register_reader
 from .text import LARGEST as FARTHEST
 from .text import at, brief, read_bytes
 
-PROTOCOLS = ("split",)
 OF_LAYOUT = ("parents", "roots", "mirror", "body")
 ARRAYS = ("frames", "lengths", "labels", "classes", "test", "joints", *OF_LAYOUT)
 
@@ -50,6 +50,7 @@ MOST_ITEMS = 1 << 22
 Arrays = Mapping[str, NDArray[Any]]
 
 
+@register_reader("npz", protocols=("split",), about="your own recordings in one .npz file")
 def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
     arrays = read_arrays(path, ("frames", "lengths", "labels"))
     pieces = recordings(path, arrays)

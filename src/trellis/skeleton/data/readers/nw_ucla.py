@@ -19,9 +19,9 @@ from ..dataset import Frames, Skeletons
 from ..layouts import NW_UCLA
 from .own_layout import json_frames, read_json
 from .reading import Entry, Reading, split
+from .registry import register_reader
 from .text import at, brief, find, names
 
-PROTOCOLS = ("cross-view",)
 CLASSES = (
     "pick up with one hand", "pick up with two hands", "drop trash", "walk around", "sit down",
     "stand up", "donning", "doffing", "throw", "carry",
@@ -31,6 +31,7 @@ SPLIT, RECORDINGS = "split.json", "all_sqe"
 _NAME = re.compile(r"a(\d\d)_s\d\d_e\d\d_v(0[123])", re.ASCII)
 
 
+@register_reader("nw-ucla", protocols=("cross-view",), about="Northwestern-UCLA multi-view actions")
 def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
     folder = find(
         path.parent if path.name == RECORDINGS else path,

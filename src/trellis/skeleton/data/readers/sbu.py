@@ -16,9 +16,9 @@ from ....errors import TrellisError
 from ..dataset import Skeletons
 from ..layouts import SBU
 from .reading import Entry, Reading, held_out
+from .registry import register_reader
 from .text import at, find, fixed_frames, shown, subfolders
 
-PROTOCOLS = ("five folds",)
 CLASSES = (
     "approaching", "departing", "kicking", "pushing", "shaking hands", "hugging",
     "exchanging objects", "punching",
@@ -34,6 +34,7 @@ _FOLD = {pair: f"fold {number}" for number, pairs in enumerate(FOLDS, 1) for pai
 _PAIR = re.compile(r"s\d\ds\d\d", re.ASCII)
 
 
+@register_reader("sbu", protocols=("five folds",), about="SBU Kinect interaction")
 def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
     folder = find(
         path,

@@ -16,9 +16,9 @@ from ....errors import TrellisError
 from ..dataset import Skeletons
 from ..layouts import SHREC17
 from .reading import Entry, Meanings, Reading, split
+from .registry import register_reader
 from .text import at, beside, brief, find, fixed_frames, read_lines, subfolders
 
-PROTOCOLS = ("14", "28")
 GESTURES = (
     "grab", "tap", "expand", "pinch", "rotation clockwise", "rotation counter-clockwise",
     "swipe right", "swipe left", "swipe up", "swipe down", "swipe X", "swipe +", "swipe V",
@@ -28,6 +28,7 @@ FINGERS = ("one finger", "whole hand")
 _COLUMNS = "gesture, finger, subject, essai, label of 14, label of 28, length"
 
 
+@register_reader("shrec17", protocols=("14", "28"), about="SHREC'17 hand gestures")
 def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
     folder = find(
         path,
