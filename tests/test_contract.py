@@ -37,6 +37,11 @@ SIGNATURES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         | SOURCES
         | {"scene": None, "title": "A pruned network in the browser"},
     ),
+    "export": (
+        trellis.export,
+        SHIPPED | {"path": REQUIRED, "target": REQUIRED, "options": REQUIRED},
+    ),
+    "register_exporter": (trellis.register_exporter, {"name": REQUIRED}),
     "Runtime": (trellis.Runtime, {"path": REQUIRED}),
     "Runtime.predict": (trellis.Runtime.predict, {"self": REQUIRED, "inputs": REQUIRED}),
     "skeleton.load_dataset": (
@@ -120,6 +125,7 @@ BY_PLACE = {
     "export_onnx": ["model", "example_inputs", "path"],
     "export_c": ["model", "example_inputs", "folder"],
     "export_wasm": ["model", "example_inputs", "folder"],
+    "export": ["model", "example_inputs", "path"],
     "skeleton.load_dataset": ["source"],
 }
 

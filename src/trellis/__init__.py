@@ -24,6 +24,7 @@ if _TYPE_CHECKING:
     from . import skeleton, training
     from .deploy.c import export_c
     from .deploy.compact import Compacted, compact
+    from .deploy.exporters import export, register_exporter
     from .deploy.onnx import export_onnx
     from .deploy.runtime import Runtime
     from .deploy.wasm import export_wasm
@@ -42,12 +43,14 @@ __all__ = [
     "TrellisError",
     "audit",
     "compact",
+    "export",
     "export_c",
     "export_onnx",
     "export_wasm",
     "load",
     "masks_of",
     "prune",
+    "register_exporter",
     "rule",
     "save",
     "skeleton",
@@ -63,9 +66,11 @@ _HOMES = {
     "Runtime": ".deploy.runtime",
     "Schedule": ".training.schedule",
     "compact": ".deploy.compact",
+    "export": ".deploy.exporters",
     "export_c": ".deploy.c",
     "export_onnx": ".deploy.onnx",
     "export_wasm": ".deploy.wasm",
+    "register_exporter": ".deploy.exporters",
 }
 
 

@@ -179,7 +179,7 @@ def test_what_is_skipped_is_counted(run: Run, fails: Callable[..., str], tmp_pat
         ("--device cpu --precision tf32", "--precision tf32 is for a GPU"),
         ("--fold 2", "--fold '2': 'npz:arms.npz' has "),
         ("--fold nobody", "give a name or 1 to 1"),
-        ("--protocol subjects", "protocol='subjects' is unknown to npz"),
+        ("--protocol subjects", "unknown protocol='subjects' for npz"),
         ("--out arms.npz", "cannot write"),
         ("--out gone/m", "there is no folder 'gone'"),
     ],

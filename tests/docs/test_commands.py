@@ -14,7 +14,7 @@ from trellis.paper.methods import METHODS
 from trellis.skeleton.data.readers.registry import READERS
 from trellis.training import RECIPES
 
-SOURCES = dict(READERS)  # as it is before tests and examples add theirs
+SOURCES = dict(READERS.entries)  # as it is before tests and examples add theirs
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(

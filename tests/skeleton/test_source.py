@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from tests.skeleton.folders import FPHA_LIST, fpha_folder
+from trellis import plugins
 from trellis.errors import TrellisError
 from trellis.skeleton import (
     Entry,
@@ -21,11 +22,11 @@ from trellis.skeleton import (
     load_dataset,
     register_reader,
 )
-from trellis.skeleton.data.readers import reading, registry
+from trellis.skeleton.data.readers import reading
 from trellis.skeleton.data.readers.registry import READERS
 
-BUILT_IN = dict(READERS)  # as it is before tests and examples add theirs
-PATHS = [name for name, reader in READERS.items() if reader.takes_path]
+BUILT_IN = dict(READERS.entries)  # as it is before tests and examples add theirs
+PATHS = [name for name, reader in BUILT_IN.items() if reader.takes_path]
 ARM = Layout("arm", ("shoulder", "hand"), parents=(-1, 0))
 
 
@@ -50,7 +51,7 @@ def test_no_path(kind: str) -> None:
 def test_protocols_by_name(tmp_path: Path, kind: str) -> None:
     with pytest.raises(TrellisError, match=f"unknown protocol='3:1' for {kind}") as told:
         load_dataset(f"{kind}:{tmp_path}", protocol="3:1")
-    assert all(repr(name) in str(told.value) for name in READERS[kind].protocols)
+    assert all(repr(name) in str(told.value) for name in BUILT_IN[kind].protocols)
 
 
 def test_the_built_in_set_has_one_split() -> None:
@@ -82,11 +83,10 @@ def test_a_bar_where_it_was_asked_for_and_somebody_is_there(
 
 
 @pytest.fixture
-def readers(monkeypatch: pytest.MonkeyPatch) -> dict[str, registry.Reader]:
-    """A registry that is thrown away after the test."""
-    copy = dict(BUILT_IN)
-    monkeypatch.setattr(registry, "READERS", copy)
-    return copy
+def readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget after the test what it registers."""
+    monkeypatch.setattr(READERS, "entries", dict(BUILT_IN))
+    monkeypatch.setattr(READERS, "_homes", {name: READERS._homes[name] for name in BUILT_IN})
 
 
 def arms(path: Path, protocol: str, reading: Reading) -> Skeletons:
@@ -100,7 +100,7 @@ def arms(path: Path, protocol: str, reading: Reading) -> Skeletons:
     return reading.result(reading.frames(entries, frames), ["wave", "point"], ARM)
 
 
-def test_a_reader_of_ones_own(readers: dict[str, registry.Reader], tmp_path: Path) -> None:
+def test_a_reader_of_ones_own(readers: None, tmp_path: Path) -> None:
     assert register_reader("arms")(arms) is arms
     with pytest.raises(TrellisError, match="take 7 is broken"):
         load_dataset(f"arms:{tmp_path}")
@@ -111,7 +111,7 @@ def test_a_reader_of_ones_own(readers: dict[str, registry.Reader], tmp_path: Pat
         load_dataset("legs:x")
 
 
-def test_names_of_readers(readers: dict[str, registry.Reader]) -> None:
+def test_names_of_readers(readers: None) -> None:
     for name in ("", "Arms", "a:b", "a/b"):
         with pytest.raises(TrellisError, match="invalid reader name"):
             register_reader(name)
@@ -121,7 +121,7 @@ def test_names_of_readers(readers: dict[str, registry.Reader]) -> None:
     register_reader("arms")(arms)  # a notebook's cell that runs again
 
 
-def test_a_reader_that_returns_something_else(readers: dict[str, registry.Reader]) -> None:
+def test_a_reader_that_returns_something_else(readers: None) -> None:
     wrong: Any = lambda path, protocol, reading: []  # noqa: E731
     register_reader("arms")(wrong)
     with pytest.raises(TrellisError, match=r"'arms' returned list; expected .*Skeletons"):
@@ -129,7 +129,7 @@ def test_a_reader_that_returns_something_else(readers: dict[str, registry.Reader
 
 
 def test_a_reader_of_an_installed_package(
-    readers: dict[str, registry.Reader], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    readers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = """
 from tests.skeleton.test_source import arms
@@ -140,7 +140,7 @@ register_reader("offered-arms")(arms)
     (tmp_path / "offered_broken.py").write_text("import not_there_at_all")
     (tmp_path / "offered_nothing.py").write_text("")
     points = [
-        EntryPoint(name, module, registry.GROUP)
+        EntryPoint(name, module, READERS.group)
         for name, module in (
             ("offered-arms", "offered_arms"),
             ("broken", "offered_broken"),
@@ -148,7 +148,7 @@ register_reader("offered-arms")(arms)
         )
     ]
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, "entry_points", lambda group: points)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points)
     with pytest.raises(TrellisError, match=r" broken:PATH, .* nothing:PATH, .* offered-arms:PATH"):
         load_dataset("legs:x")  # which imports none of them
     assert len(load_dataset("offered-arms:x", skip_bad=True)) == 7

@@ -23,6 +23,7 @@ from ..finite import check_model, check_outputs
 from ..graph.export import alone, on_plain
 from ..graph.trellis import as_inputs, one_sample, unwrapped
 from .compact.reading import exported
+from .exporters import register_exporter
 
 # The packages that writing ONNX needs, which not everybody has.
 
@@ -113,6 +114,7 @@ class Exported:
         )
 
 
+@register_exporter("onnx")
 def export_onnx(
     model: nn.Module,
     example_inputs: Any,

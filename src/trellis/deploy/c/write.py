@@ -12,6 +12,7 @@ import numpy as np
 from torch import nn
 
 from ...files import check_writable, replacing
+from ..exporters import register_exporter
 from ..format.write import to_bytes
 from ..prepare import made, prepared
 from ..recording import Recording, cosine_table, waves, work
@@ -212,6 +213,7 @@ def flash(tables: Tables) -> int:
     return total
 
 
+@register_exporter("c")
 def export_c(
     model: nn.Module | Tables, example_inputs: Any, folder: str | os.PathLike[str], *,
     values: str = "fp32", data: Any = None, classes: Sequence[str] | None = None,

@@ -12,6 +12,7 @@ from torch import nn
 
 from ...errors import TrellisError
 from ...files import check_writable, replacing
+from ..exporters import register_exporter
 from ..prepare import made, prepared
 from ..recording import Recording
 from ..tables.form import Tables
@@ -118,6 +119,7 @@ def write_wasm(
     )  # fmt: skip
 
 
+@register_exporter("wasm")
 def export_wasm(
     model: nn.Module | Tables, example_inputs: Any, folder: str | os.PathLike[str], *,
     values: str = "fp32", data: Any = None, classes: Sequence[str] | None = None,

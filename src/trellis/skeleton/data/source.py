@@ -8,7 +8,7 @@ from ...errors import TrellisError
 from .dataset import Skeletons
 from .readers import csv_folder, fpha, mtm1, npz, nw_ucla, sbu, shrec17  # noqa: F401  (register)
 from .readers.reading import Reading
-from .readers.registry import known_sources, reader_for, register_reader
+from .readers.registry import READERS, known_sources, register_reader
 from .readers.text import shown
 
 
@@ -55,7 +55,7 @@ def load_dataset(
     trellis.errors.TrellisError: unknown source 'video:walk.mp4'; known: ...csv:PATH, fpha:PATH, ...
     """
     name, colon, path = source.partition(":")
-    reader = reader_for(name)
+    reader = READERS.get(name)
     if reader is None or bool(colon) != reader.takes_path:
         raise TrellisError(f"unknown source {source!r}; known: {', '.join(known_sources())}")
     if reader.takes_path and not path:

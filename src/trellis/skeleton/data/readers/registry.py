@@ -7,19 +7,16 @@ package is imported only when a source names its reader.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from ....errors import TrellisError
+from ....plugins import Registry
 from ..dataset import Skeletons
 from .reading import Reading
 
-GROUP = "trellis.readers"
 Read = Callable[[Path, str, Reading], Skeletons]
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,9 @@ class Reader:
     takes_path: bool
 
 
-READERS: dict[str, Reader] = {}
+READERS: Registry[Reader] = Registry(
+    "reader", "trellis.readers", "@trellis.skeleton.register_reader"
+)
 
 
 def register_reader(
@@ -73,59 +72,18 @@ def register_reader(
     >>> len(load_dataset("doctest-arms"))
     8
     """
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise TrellisError(
-            f"invalid reader name {name!r}; use lower-case letters, digits, '-' and '_'"
-        )
+    READERS.check_name(name)
     if isinstance(protocols, str) or not protocols:
         raise TrellisError(f"expected a tuple of protocol names, got {protocols!r}")
 
     def register(read: Read) -> Read:
-        other = READERS.get(name)
-        if other is not None and _home(other.read) != _home(read):  # a cell may run again
-            raise TrellisError(
-                f"the reader {name!r} is already registered by {_home(other.read)}; choose "
-                "another name"
-            )
-        READERS[name] = Reader(read, tuple(protocols), about, takes_path)
+        READERS.add(name, Reader(read, tuple(protocols), about, takes_path), read)
         return read
 
     return register
 
 
-def reader_for(name: str) -> Reader | None:
-    """Return the reader of that name, imported from its package if need be; None if unknown."""
-    if name not in READERS:
-        for point in _offered():
-            if point.name == name:
-                _import(point)
-    return READERS.get(name)
-
-
 def known_sources() -> list[str]:
     """Return how a source can be written, one string per reader, by name."""
-    offered = [f"{point.name}:PATH" for point in _offered() if point.name not in READERS]
-    known = [f"{name}:PATH" if r.takes_path else name for name, r in READERS.items()]
-    return sorted({*known, *offered})
-
-
-def _offered() -> tuple[EntryPoint, ...]:
-    return tuple(entry_points(group=GROUP))
-
-
-def _import(point: EntryPoint) -> None:
-    place = f"the reader {point.name!r} of the entry point {point.value!r}"
-    try:
-        point.load()
-    except Exception as error:  # somebody else's package: anything can happen
-        told = str(error) or type(error).__name__
-        raise TrellisError(f"{place} cannot be imported: {told}") from error
-    if point.name not in READERS:
-        raise TrellisError(
-            f"{place} was imported but did not register; add "
-            f"@trellis.skeleton.register_reader({point.name!r}) to its function"
-        )
-
-
-def _home(read: Read) -> str:
-    return f"{read.__module__}.{read.__qualname__}"
+    plain = {name for name, reader in READERS.entries.items() if not reader.takes_path}
+    return [name if name in plain else f"{name}:PATH" for name in READERS.names()]
