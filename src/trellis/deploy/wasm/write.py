@@ -63,7 +63,7 @@ def readme(tables: Tables, size: int, page: bool) -> str:
 
 
 @dataclass(frozen=True)
-class Exported:
+class WasmExport:
     """What was written: where, and how many bytes it is."""
 
     folder: Path
@@ -89,7 +89,7 @@ class Exported:
 
 def write_wasm(
     tables: Tables, folder: str | os.PathLike[str], scene: Scene | None = None, title: str = ""
-) -> Exported:
+) -> WasmExport:
     """Build tables to WebAssembly. The folder is made if need be; other files are left alone."""
     if scene is not None:
         _check(tables, scene)
@@ -112,7 +112,7 @@ def write_wasm(
         with replacing(*paths) as drafts:
             for draft, content in zip(drafts, contents.values(), strict=True):
                 draft.write_bytes(content)
-    return Exported(
+    return WasmExport(
         path, tables.weights, tables.uses, len(wasm),
         len(contents["index.html"]) - recordings if scene is not None else None,
         recordings, len(scene.clips) if scene is not None else 0,
@@ -125,7 +125,7 @@ def export_wasm(
     values: str = "fp32", data: Any = None, classes: Sequence[str] | None = None,
     recording: Recording | None = None, scene: Scene | None = None,
     title: str = "A pruned network in the browser",
-) -> Exported:  # fmt: skip
+) -> WasmExport:  # fmt: skip
     """Write a model as WebAssembly, with a module that loads it and, for a `Scene`, a page.
 
     It is the C of `trellis.export_c`, built with SIMD by the ``ziglang`` package (or clang); model,
