@@ -60,7 +60,7 @@ def test_info_says_what_was_left_out(run: Run, fails: Fails, tmp_path: Path) -> 
     fpha_folder(tmp_path)
     write(tmp_path / "Hand_pose_annotation_v1" / FPHA_LIST[1][0] / "skeleton.txt", "0 1 2\n")
     source = f"fpha:{tmp_path}"
-    assert "skeleton.txt:1: 3 numbers where 64" in fails("data", "info", source)
+    assert "skeleton.txt:1: expected 64 numbers" in fails("data", "info", source)
     ran = run("data", "info", source, "--skip-bad")
     assert ran.status == 0
     assert "left out: 1\n" in ran.out and f"- {FPHA_LIST[1][0]}: " in ran.out

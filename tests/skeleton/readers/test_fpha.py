@@ -88,24 +88,24 @@ def with_cell(cell: str) -> str:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (f"{LINE}\n{LINE[:-4]}\n", ":2: 63 numbers where 64"),
-        (f"{LINE}\n{LINE} 7\n", ":2: 65 numbers where 64"),
-        (f"{LINE}\n{LINE} 7\n{LINE[:-4]}\n", ":2: 65 numbers where 64"),
-        (f"{LINE}\n\n{LINE}\n", ":2: this line is blank"),
-        (with_cell("nan"), ":2: 'nan' in column 2 is not finite"),
-        (with_cell("-INF"), ":2: '-INF' in column 2 is not finite"),
-        (with_cell("1e999"), ":2: '1e999' in column 2 is not finite"),
+        (f"{LINE}\n{LINE[:-4]}\n", ":2: expected 64 numbers"),
+        (f"{LINE}\n{LINE} 7\n", ":2: expected 64 numbers"),
+        (f"{LINE}\n{LINE} 7\n{LINE[:-4]}\n", ":2: expected 64 numbers"),
+        (f"{LINE}\n\n{LINE}\n", ":2: expected 64 numbers"),
+        (with_cell("nan"), ":2: expected a finite number in column 2, got 'nan'"),
+        (with_cell("-INF"), ":2: expected a finite number in column 2, got '-INF'"),
+        (with_cell("1e999"), ":2: expected a finite number in column 2, got '1e999'"),
         (with_cell("1e30"), ":2: x of 'Wrist' is 1e+30"),
-        (with_cell("1_5"), ":2: '1_5' in column 2 is no number"),
-        (with_cell("x" * 99), f":2: '{'x' * 40}...' in column 2"),
-        (with_cell("1.5\0"), ":2: '1.5\\x00' in column 2"),
+        (with_cell("1_5"), ":2: expected a number in column 2, got '1_5'"),
+        (with_cell("x" * 99), f":2: expected a number in column 2, got '{'x' * 40}...'"),
+        (with_cell("1.5\0"), ":2: expected a number in column 2, got '1.5\\x00'"),
         (f"{LINE}\n{LINE.replace(' ', ',').replace('1.5', '', 1)}", ":2:"),
         (LINE.replace(" ", ",").replace("1.5", "", 1), ":1: the cell in column 2 is empty"),
         ("", " is empty"),
         ("\n \r\n", " is empty"),
         ("\ufeff", " is empty"),
-        (f"{LINE}\n1 ".encode() + b"\xff\n", ":2: this is not UTF-8"),
-        (f"{LINE}\n".encode("utf-16"), ":1: this is UTF-16"),
+        (f"{LINE}\n1 ".encode() + b"\xff\n", ":2: invalid UTF-8"),
+        (f"{LINE}\n".encode("utf-16"), ":1: expected UTF-8 text, got UTF-16"),
         (bytes(range(256)) * 9, "UTF-8"),
         ("<html><body>404</body></html>", ":1:"),
     ],
@@ -134,16 +134,16 @@ def split_with(root: Path, old: str, new: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said", "left"),
     [
-        ("open_bottle/1 0", "open_bottle/7 0", "there is no file", 1),
-        ("open_bottle/1 0", "open_bottle/1", f"{SPLIT}:2: 'Subject_1/open_bottle/1' is not", 1),
+        ("open_bottle/1 0", "open_bottle/7 0", "file not found", 1),
+        ("open_bottle/1 0", "open_bottle/1", f"{SPLIT}:2: expected a line such as", 1),
         ("open_bottle/1 0", "open_bottle/1 x", f"{SPLIT}:2:", 1),
         ("open_bottle/1 0", "../1 0", f"{SPLIT}:2:", 1),
         ("open_bottle/1 0", "open_bottle/1 -1", f"{SPLIT}:2:", 1),
-        ("pour_milk/3 1", "pour_milk/3 0", f"{SPLIT}:3: label 0 is open_bottle in", 1),
+        ("pour_milk/3 1", "pour_milk/3 0", f"{SPLIT}:3: label 0 is pour_milk here", 1),
         ("pour_milk/3 1", "open_bottle/1 0", f"{SPLIT}:3: Subject_1/open_bottle/1 is listed", 1),
-        ("Training 4", "Training 5", "promises 5 lines under 'Training' and has 4", None),
-        ("Training 4", "Training", f"{SPLIT}:1: 'Training' comes before", None),
-        ("Test 2", "Training 2", f"{SPLIT}:6: 'Training' has begun before", None),
+        ("Training 4", "Training 5", "expected 5 lines under 'Training', got 4", None),
+        ("Training 4", "Training", f"{SPLIT}:1: expected 'Training N'", None),
+        ("Test 2", "Training 2", f"{SPLIT}:6: duplicate section 'Training'", None),
     ],
 )
 def test_a_broken_split(tmp_path: Path, old: str, new: str, said: str, left: int | None) -> None:
@@ -207,7 +207,7 @@ def test_both_folders_are_one_too_many(tmp_path: Path) -> None:
 def test_without_the_split(tmp_path: Path) -> None:
     fpha_folder(tmp_path)
     (tmp_path / SPLIT).unlink()
-    with pytest.raises(TrellisError, match=f"there is no {SPLIT} in"):
+    with pytest.raises(TrellisError, match=f"{SPLIT} not found in"):
         load_dataset(f"fpha:{tmp_path}")
 
 

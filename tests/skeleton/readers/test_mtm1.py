@@ -57,8 +57,8 @@ def test_frames_without_a_hand_and_recordings_too_short(tmp_path: Path, skip_bad
     for i, piece in zip(mine, pieces, strict=True):
         np.testing.assert_array_equal(data.sequences[i], piece.astype(np.float32))
     assert [(item.name.split(":")[1], item.why) for item in data.left_out] == [
-        ("8", "this segment is too short: 3 frames with a hand, and 4 are the least"),
-        ("13", "this segment is too short: 3 frames with a hand, and 4 are the least"),
+        ("8", "this segment is too short: 3 frames with a hand; expected at least 4"),
+        ("13", "this segment is too short: 3 frames with a hand; expected at least 4"),
     ]
 
 
@@ -73,15 +73,15 @@ def test_a_video_in_which_one_joint_is_zero_is_not_without_a_hand(tmp_path: Path
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        (",WRIST,", ",ELBOW,", "csv:1: the columns are"),
-        (",Grasp\n", ",Sleep\n", "csv:12: 'Sleep' is no label"),
-        (",Grasp\n", ",\n", "csv:12: '' is no label"),
-        (",Grasp\n", ',"(1, 2, 3)",Grasp\n', "csv:12: '10,"),
-        ("\n10,", "\nten,", "csv:12: 'ten,"),
-        ('\n10,"(', '\n10,"(nan', "csv:12: 'nan"),
+        (",WRIST,", ",ELBOW,", "csv:1: expected the columns"),
+        (",Grasp\n", ",Sleep\n", "csv:12: unknown label 'Sleep'"),
+        (",Grasp\n", ",\n", "csv:12: unknown label ''"),
+        (",Grasp\n", ',"(1, 2, 3)",Grasp\n', "csv:12: expected a number, 21 joints"),
+        ("\n10,", "\nten,", "csv:12: expected a number, 21 joints"),
+        ('\n10,"(', '\n10,"(nan', "csv:12: expected a number in column 1, got 'nan"),
         ('\n10,"(', '\n10,"(1e30, 1, 2)","(', "csv:12:"),
         ('\n10,"(', "\n10,\"('", "csv:12:"),
-        ("\n10,", "\n\n10,", "csv:12: '' is not a number"),
+        ("\n10,", "\n\n10,", "csv:12: expected a number, 21 joints"),
     ],
 )
 def test_a_broken_video(tmp_path: Path, old: str, new: str, said: str) -> None:

@@ -94,7 +94,7 @@ def _order(name: str) -> tuple[str, int, str, str]:
 
 
 def _parts(name: str) -> tuple[str, int, str]:
-    """Split a name around its last number, which is -1 if there is none."""
+    """Split a name around its last number, or -1 without one."""
     found = _NUMBERED.fullmatch(name)
     return (found[1], int(found[2]), found[3]) if found else (name, -1, "")
 
@@ -169,7 +169,7 @@ class Reading:
         used = {entry.label for entry in entries}
         for label, name in enumerate(classes):
             if label not in used:
-                told = f"{place}: the label {shown(name)} has no recording"
+                told = f"{place}: the label {shown(name)} has no recordings"
                 self.fault(f"label {name}", TrellisError(told))
 
     def frames(
@@ -245,7 +245,7 @@ class Reading:
                     raise TrellisError(
                         f"{shown(self.source)}: there is nothing to {side} on in the fold "
                         f"{fold.name!r} ({len(found):,} recordings read, {len(self.left_out):,} "
-                        "left out): every class wants a recording to train on and one to test on"
+                        "left out); give each class a training and a test recording"
                     )
         return Skeletons(
             source=self.source,
@@ -272,9 +272,9 @@ class Reading:
         for entry, _ in found:
             if entry.label in unknown:
                 told = (
-                    f"{shown(self.source)}: {shown(entry.name)} is to be tested on, and no "
-                    f"recording of its class, {shown(classes[entry.label])}, is there to train on: "
-                    "add some, or take the class out"
+                    f"{shown(self.source)}: the test recording {shown(entry.name)} is of the class "
+                    f"{shown(classes[entry.label])}, which has no training recordings; add some, "
+                    "or remove the class"
                 )
                 self.fault(entry.name, TrellisError(told))
         return unknown
@@ -298,7 +298,7 @@ class Meanings:
     >>> meanings.learn(1, "grab", "list:3")
     Traceback (most recent call last):
         ...
-    trellis.errors.TrellisError: list:3: label 1 is tap in list:2, and here grab
+    trellis.errors.TrellisError: list:3: label 1 is grab here, but tap in list:2
     >>> meanings.classes()
     ['grab', 'tap']
     """
@@ -312,12 +312,12 @@ class Meanings:
         if self.actions.get(label, (action, ""))[0] != action:
             known, where = self.actions[label]
             raise TrellisError(
-                f"{place}: label {label} is {shown(known)} in {where}, and here {shown(action)}"
+                f"{place}: label {label} is {shown(action)} here, but {shown(known)} in {where}"
             )
         if self.labels.get(action, (label, ""))[0] != label:
             other, where = self.labels[action]
             raise TrellisError(
-                f"{place}: {shown(action)} has the label {other} in {where}, and here {label}"
+                f"{place}: {shown(action)} has the label {label} here, but {other} in {where}"
             )
         self.actions.setdefault(label, (action, place))
         self.labels.setdefault(action, (label, place))
