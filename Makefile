@@ -33,6 +33,7 @@ lint: $(VENV)/.dev
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
+	$(VENV)/bin/lint-imports --no-cache --no-logo
 
 # The site in site/. A broken link or a missing name is an error.
 docs: $(VENV)/.docs

@@ -31,7 +31,7 @@ HARDER = "harder:"
 def loaded(source: str) -> skeleton.Skeletons:
     """A set, `HARDER` ones too."""
     if not source.startswith(HARDER):
-        return skeleton.load(source)
+        return skeleton.load_dataset(source)
     return replace(hands45(int(source.removeprefix(HARDER)), variety=2.0), source=source)
 
 

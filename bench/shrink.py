@@ -49,7 +49,7 @@ class Job(NamedTuple):
 
 @lru_cache
 def loaded(source: str) -> skeleton.Skeletons:
-    return skeleton.load(source)
+    return skeleton.load_dataset(source)
 
 
 def cases(data: skeleton.Skeletons, seeds: int) -> list[tuple[int, list[int]]]:

@@ -37,10 +37,15 @@ SIGNATURES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         | SOURCES
         | {"scene": None, "title": "A pruned network in the browser"},
     ),
+    "export": (
+        trellis.export,
+        SHIPPED | {"path": REQUIRED, "target": REQUIRED, "options": REQUIRED},
+    ),
+    "register_exporter": (trellis.register_exporter, {"name": REQUIRED}),
     "Runtime": (trellis.Runtime, {"path": REQUIRED}),
     "Runtime.predict": (trellis.Runtime.predict, {"self": REQUIRED, "inputs": REQUIRED}),
-    "skeleton.load": (
-        trellis.skeleton.load,
+    "skeleton.load_dataset": (
+        trellis.skeleton.load_dataset,
         {"source": REQUIRED, "protocol": None, "skip_bad": False, "progress": False},
     ),
     "Pruner.step": (trellis.Pruner.step, {"self": REQUIRED}),
@@ -124,7 +129,8 @@ BY_PLACE = {
     "export_onnx": ["model", "example_inputs", "path"],
     "export_c": ["model", "example_inputs", "folder"],
     "export_wasm": ["model", "example_inputs", "folder"],
-    "skeleton.load": ["source"],
+    "export": ["model", "example_inputs", "path"],
+    "skeleton.load_dataset": ["source"],
 }
 
 

@@ -45,7 +45,7 @@ def packed(path: Path, declared: int | None = None, **headers: tuple[int, ...]) 
 
 
 def test_the_files_of_these_tests_are_read(tmp_path: Path) -> None:
-    assert len(skeleton.load(packed(tmp_path / "a.npz"))) == 4
+    assert len(skeleton.load_dataset(packed(tmp_path / "a.npz"))) == 4
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_archives_that_unpack_to_more_than_memory(
     tmp_path: Path, declared: int | None, headers: dict[str, tuple[int, ...]], told: str
 ) -> None:
     with pytest.raises(TrellisError, match=told):
-        skeleton.load(packed(tmp_path / "a.npz", declared, **headers))
+        skeleton.load_dataset(packed(tmp_path / "a.npz", declared, **headers))
 
 
 @pytest.mark.parametrize(
     ("name", "size", "reader"),
     [
-        ("wave/a.csv", LARGEST_TEXT + 1, lambda folder: skeleton.load(f"csv:{folder}")),
+        ("wave/a.csv", LARGEST_TEXT + 1, lambda folder: skeleton.load_dataset(f"csv:{folder}")),
         ("model.trellis", MOST_BYTES + 1, lambda folder: read(folder / "model.trellis")),
     ],
 )

@@ -20,18 +20,18 @@ from .methods.method import register_method
 from .methods.prune import prune
 from .paths.audit import Audit, audit
 from .saving import load, save
+from .version import __version__ as __version__
 
 if _TYPE_CHECKING:
     from . import skeleton, training
     from .deploy.c import export_c
     from .deploy.compact import Compacted, compact
+    from .deploy.exporters import export, register_exporter
     from .deploy.onnx import export_onnx
     from .deploy.runtime import Runtime
     from .deploy.wasm import export_wasm
     from .training.pruner import Pruner
     from .training.schedule import Schedule
-
-__version__ = "0.1.0"
 
 # The public names. Everything else in this package may change from one release to the next.
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "TrellisError",
     "audit",
     "compact",
+    "export",
     "export_c",
     "export_onnx",
     "export_wasm",
@@ -52,6 +53,7 @@ __all__ = [
     "masks_of",
     "methods",
     "prune",
+    "register_exporter",
     "register_method",
     "rule",
     "save",
@@ -68,9 +70,11 @@ _HOMES = {
     "Runtime": ".deploy.runtime",
     "Schedule": ".training.schedule",
     "compact": ".deploy.compact",
+    "export": ".deploy.exporters",
     "export_c": ".deploy.c",
     "export_onnx": ".deploy.onnx",
     "export_wasm": ".deploy.wasm",
+    "register_exporter": ".deploy.exporters",
 }
 
 

@@ -19,7 +19,7 @@ from tests.cli.conftest import Run
 from tests.report.browser import Browser, Seen
 from tests.skeleton.folders import FPHA_LIST, csv_folder, fpha_folder, motion, mtm1_folder, write
 from trellis.cli.data import GRID, page
-from trellis.skeleton import Layout, Skeletons, load
+from trellis.skeleton import Layout, Skeletons, load_dataset
 from trellis.skeleton.data.layouts import FPHA, LAYOUTS, SBU
 from trellis.skeleton.data.pose import branches, placed
 from trellis.skeleton.data.readers.reading import HALVES
@@ -60,7 +60,7 @@ def test_info_says_what_was_left_out(run: Run, fails: Fails, tmp_path: Path) -> 
     fpha_folder(tmp_path)
     write(tmp_path / "Hand_pose_annotation_v1" / FPHA_LIST[1][0] / "skeleton.txt", "0 1 2\n")
     source = f"fpha:{tmp_path}"
-    assert "skeleton.txt:1: 3 numbers where 64" in fails("data", "info", source)
+    assert "skeleton.txt:1: expected 64 numbers" in fails("data", "info", source)
     ran = run("data", "info", source, "--skip-bad")
     assert ran.status == 0
     assert "left out: 1\n" in ran.out and f"- {FPHA_LIST[1][0]}: " in ran.out
@@ -101,7 +101,7 @@ def test_show_writes_a_page(run: Run, tmp_path: Path) -> None:
 
 def test_show_by_name_and_without_a_file_name(run: Run, tmp_path: Path) -> None:
     mtm1_folder(tmp_path)
-    data = load(f"mtm1:{tmp_path}")
+    data = load_dataset(f"mtm1:{tmp_path}")
     assert run("data", "show", f"mtm1:{tmp_path}", data.names[3]).status == 0
     assert (tmp_path / "recording-3.html").exists()
 

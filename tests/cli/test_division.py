@@ -12,7 +12,7 @@ from tests.cli.arms import SMALL
 from tests.cli.conftest import Run
 from tests.skeleton.folders import fpha_folder
 from trellis.cli.data_arguments import fold_for, protocol_for
-from trellis.skeleton import Recogniser, load
+from trellis.skeleton import Recogniser, load_dataset
 
 LISTED = [
     (f"Subject_{subject}/{action}/{take}", label, "Training" if subject % 2 else "Test")
@@ -26,7 +26,7 @@ LISTED = [
 def hands(run: Run, tmp_path: Path) -> Path:
     """``fpha``, its copy ``copy.npz``, and ``m``, which never saw ``Subject_2`` and was pruned."""
     fpha_folder(tmp_path / "fpha", LISTED)
-    data = load("fpha:fpha")
+    data = load_dataset("fpha:fpha")
     np.savez(
         tmp_path / "copy.npz",
         frames=np.concatenate(data.sequences),
@@ -67,11 +67,11 @@ def test_another_division_is_refused_unless_its_fold_is_named(
 
 def test_data_of_another_kind_is_divided_its_own_way(run: Run, hands: Path) -> None:
     found = run("evaluate", "m", "--data", "npz:copy.npz", "--json").json
-    assert found["protocol"] is None and found["fold"] == load("npz:copy.npz").folds[0].name
+    assert found["protocol"] is None and found["fold"] == load_dataset("npz:copy.npz").folds[0].name
 
 
 def test_the_last_training_on_such_data_counts(hands: Path) -> None:
-    data = load("fpha:fpha", protocol="subjects")
+    data = load_dataset("fpha:fpha", protocol="subjects")
     dense = Recogniser.load("dense")
     later = dense.after(step="tune", source="fpha:moved", fold="Subject_3", protocol="subjects")
     later = later.after(step="tune", source="csv:mine", fold="as given", protocol=None)

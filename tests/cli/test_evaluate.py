@@ -12,7 +12,7 @@ import pytest
 from tests.cli.arms import trained  # noqa: F401  (a fixture)
 from tests.cli.conftest import Run
 from tests.skeleton.moving import ARM, arms, write_csv, write_npz
-from trellis.skeleton import Fold, Recogniser, evaluated, load, read_recording
+from trellis.skeleton import Fold, Recogniser, evaluated, load_dataset, read_recording
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def _here(trained: Path, tmp_path: Path) -> None:  # noqa: F811
 def test_accuracies_classes_and_confusions(run: Run) -> None:
     ran = run("evaluate", "arms", "--data", "npz:noisy.npz", "--split", "all")
     assert ran.status == 0, ran.err
-    data = load("npz:noisy.npz")
+    data = load_dataset("npz:noisy.npz")
     found = evaluated(Recogniser.load("arms"), data, np.arange(len(data)))
     assert 0.3 < found.top1 < 0.95  # or there would be nothing to confuse
     worst = found.confusions()[0]
@@ -62,7 +62,7 @@ def test_the_fold_is_the_models_own(run: Run, monkeypatch: pytest.MonkeyPatch) -
     every = np.arange(len(data))
     folds = (Fold("first", every[10:], every[:10]), Fold(own, every[:40], every[40:]))
     several = dataclasses.replace(data, source="npz:arms.npz", folds=folds)
-    monkeypatch.setattr("trellis.skeleton.load", lambda *_, **__: several)
+    monkeypatch.setattr("trellis.skeleton.load_dataset", lambda *_, **__: several)
     words = ("evaluate", "arms", "--data", "npz:arms.npz", "--json")
     assert run(*words).json["fold"] == own
     assert run(*words, "--fold", "first").json["fold"] == "first"

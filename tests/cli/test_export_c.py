@@ -15,7 +15,7 @@ from tests.cli.conftest import Run
 from tests.deploy.tools import compiled, ran
 from trellis.deploy.format.read import read
 from trellis.deploy.tables.form import interpreted
-from trellis.skeleton import Recogniser, load, read_recording
+from trellis.skeleton import Recogniser, load_dataset, read_recording
 
 FILES = ["README.md", "main.c", "model.c", "model.h", "model.trellis"]
 
@@ -98,7 +98,7 @@ def test_channels_are_made_of_places_in_what_is_exported(run: Run, trained: Path
     assert run("prune", "wide", "--sparsity", "0.8", "--out", "small").status == 0
     ran = run("export", "c", "small", "--out", "device")
     assert ran.status == 0, ran.err
-    recogniser, data = Recogniser.load("small"), load(source)
+    recogniser, data = Recogniser.load("small"), load_dataset(source)
     given = recogniser.prepared(data.sequences)
     found = interpreted(read(Path("device/model.trellis")), given)
     with torch.no_grad():

@@ -46,7 +46,7 @@ def test_a_recogniser_becomes_a_page(run: Run, small: Path) -> None:
     assert done.status == 0, done.err
     assert sorted(path.name for path in Path("page").iterdir()) == FILES
     assert done.out.startswith("wrote page: ") and "2 recordings to show" in done.out
-    recogniser, data = Recogniser.load("small"), skeleton.load(SOURCE)
+    recogniser, data = Recogniser.load("small"), skeleton.load_dataset(SOURCE)
     clips = content(Path("page/index.html"))["scene"]["clips"]  # type: ignore[index]
     assert [clip["name"] for clip in clips] == [data.names[0], data.names[5]]
     assert [clip["label"] for clip in clips] == [data.classes[data.labels[i]] for i in (0, 5)]
@@ -78,7 +78,7 @@ def test_int8_and_json(run: Run, small: Path) -> None:
 
 def test_hands_are_shown_without_data(run: Run, tmp_path: Path) -> None:
     """What is built in is shown to a model of such hands; recordings of people never are."""
-    hands = skeleton.load("hands45")
+    hands = skeleton.load_dataset("hands45")
     model = GCN(21, 12, 2, heads=2, filters=4)
     trellis.prune(model, torch.zeros(1, 21, 12), sparsity=0.9)
     classes = ("open_bottle", "something else")

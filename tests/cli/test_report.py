@@ -29,7 +29,7 @@ from tests.report.saving import saved
 from tests.skeleton.moving import arms as moving_arms
 from tests.skeleton.moving import write_csv, write_npz
 from trellis.paper import reproduce
-from trellis.skeleton import Recogniser, evaluated, load
+from trellis.skeleton import Recogniser, evaluated, load_dataset
 
 
 def content(path: Path) -> Any:
@@ -49,7 +49,7 @@ def arms(trained: Path, tmp_path: Path) -> Path:  # noqa: F811
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     write_npz(tmp_path / "waves.npz", waves())
-    reproduce(small(), load("npz:waves.npz"), tmp_path / "run")
+    reproduce(small(), load_dataset("npz:waves.npz"), tmp_path / "run")
     return tmp_path / "run"
 
 
@@ -58,7 +58,7 @@ def test_a_run_shows_recordings_that_are_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_npz(tmp_path / "waves.npz", waves())
-    reproduce(small(), load("npz:waves.npz"), tmp_path / "run")
+    reproduce(small(), load_dataset("npz:waves.npz"), tmp_path / "run")
     ran = run("report", "run", "--network", "tc@90", "--data", "npz:waves.npz")
     assert ran.status == 0, ran.err
     assert "wrote run/report.html" in ran.out and "not there" not in ran.out
@@ -88,7 +88,7 @@ def test_a_model_dense_pruned_and_tuned(run: Run, arms: Path) -> None:
     ran = run("report", "tuned", "--dense", "arms", "--data", source)
     assert ran.status == 0, ran.err
     found = content(arms / "tuned" / "report.html")
-    model, data = Recogniser.load("tuned"), load(source)
+    model, data = Recogniser.load("tuned"), load_dataset(source)
     top1 = evaluated(model, data, data.folds[0].test).top1
     rows = {row["key"]: row for row in found["rows"]}
     assert rows["model"]["top1"][0] == pytest.approx(100 * top1, abs=1e-3)
@@ -141,7 +141,9 @@ def test_a_search_is_shown_apart_from_what_was_tested(
     assert ran.status == 0, ran.err
     found, points = content(tmp_path / "s" / "report.html"), json.loads(
         Path("s/curve.json").read_text())  # fmt: skip
-    tested = evaluated(Recogniser.load("s/model"), data := load(SOURCE), data.folds[0].test).top1
+    tested = evaluated(
+        Recogniser.load("s/model"), data := load_dataset(SOURCE), data.folds[0].test
+    ).top1
     with browser.opened(tmp_path / "s" / "report.html") as seen:
         assert "held out for the search (validation), which are not to be compared" in (
             seen.page.locator("#accuracy .about").inner_text()

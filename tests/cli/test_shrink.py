@@ -18,7 +18,7 @@ from tests.cli.shell import shell
 from tests.skeleton.moving import arms, write_npz
 from trellis.errors import TrellisError
 from trellis.masks import masks_of
-from trellis.skeleton import Recogniser, load
+from trellis.skeleton import Recogniser, load_dataset
 from trellis.skeleton.shrink import Outcome
 from trellis.skeleton.shrink import run as running
 
@@ -255,7 +255,7 @@ def test_train_and_tune_take_channels_and_augmentation(run: Run) -> None:
     assert saved.kinds == ("coordinates", "bones")
     assert saved.model.sizes["channels"] == 2 * 18
     assert saved.history[-1]["augmentation"]["crop"] == 0.75
-    assert saved.inputs(load(SOURCE).sequences[:2]).shape == (2, 4, 36)
+    assert saved.inputs(load_dataset(SOURCE).sequences[:2]).shape == (2, 4, 36)
     assert run("prune", "m", "--sparsity", "0.5", "--out", "p").status == 0
     assert (
         run("tune", "p", "--data", SOURCE, "--out", "t", "--epochs", "3", "--augment").status == 0

@@ -19,7 +19,7 @@ from tests.skeleton.moving import arms, write_npz
 from trellis.errors import TrellisError
 from trellis.files import replacing
 from trellis.saving.folder import is_saved
-from trellis.skeleton import Recogniser, load
+from trellis.skeleton import Recogniser, load_dataset
 from trellis.skeleton.shrink import run as running
 
 SHRINK = ("shrink", "--data", SOURCE, "--course", "quick", "--length", "0.1", *SMALL)
@@ -193,7 +193,7 @@ def test_nothing_is_written_among_recordings(
     refused = run("shrink", "--data", "csv:~/mine", "--keep", "40", *words, "mine/small")
     assert refused.status == 2
     assert "--out 'mine/small' lies in the recordings of 'csv:~/mine'" in refused.err
-    assert len(load("csv:mine").sequences) == 8
+    assert len(load_dataset("csv:mine").sequences) == 8
     ran = run("train", "csv:mine", "--epochs", "1", *words, "minor")
     assert ran.status == 0, ran.err
 

@@ -20,7 +20,7 @@ import trellis
 from tests.cli.arms import SMALL, SOURCE, contents
 from tests.cli.conftest import Run
 from tests.skeleton.moving import arms, write_npz
-from trellis.skeleton import Recogniser, evaluated, fit, load
+from trellis.skeleton import Recogniser, evaluated, fit, load_dataset
 from trellis.training import recipe_named
 
 TRAIN = ("train", SOURCE, "--out", "m", *SMALL)
@@ -36,7 +36,7 @@ def test_the_folder_holds_what_fit_gives(run: Run, tmp_path: Path) -> None:
     ran = run(*TRAIN, "--epochs", "30", "--seed", "5")
     assert ran.status == 0, ran.err
     assert sorted(os.listdir(tmp_path / "m")) == FILES
-    data = load(SOURCE)
+    data = load_dataset(SOURCE)
     (fold,) = data.folds
     fresh = Recogniser.fresh(data, fold, chunks=6, seed=5, heads=3, filters=8)
     expected = fit(fresh, data, fold, recipe_named("default", epochs=30), seed=5)
@@ -66,7 +66,7 @@ def test_json_and_every_option(run: Run) -> None:
         "shared": True, "combine": "sum", "bias": True, "activation": "abs",
     }  # fmt: skip
     attention = model.get_parameter("blocks.1.attention").detach()
-    bones = torch.from_numpy(load(SOURCE).layout.adjacency()) != 0
+    bones = torch.from_numpy(load_dataset(SOURCE).layout.adjacency()) != 0
     assert (attention[:, ~bones] == 0).all() and (attention[:, bones] != 0).all()
     assert ran.json["bones"] == "limit"
 
@@ -147,7 +147,7 @@ def test_synthetic_data_is_called_so(run: Run, monkeypatch: pytest.MonkeyPatch) 
     import dataclasses
 
     made_up = dataclasses.replace(arms(), source="hands45", synthetic=True)
-    monkeypatch.setattr("trellis.skeleton.load", lambda *_, **__: made_up)
+    monkeypatch.setattr("trellis.skeleton.load_dataset", lambda *_, **__: made_up)
     ran = run("train", "hands45", "--out", "m", *SMALL, "--epochs", "2")
     assert "hands45 (synthetic)" in ran.out
     assert Recogniser.load("m").synthetic
@@ -179,7 +179,7 @@ def test_what_is_skipped_is_counted(run: Run, fails: Callable[..., str], tmp_pat
         ("--device cpu --precision tf32", "--precision tf32 is for a GPU"),
         ("--fold 2", "--fold '2': 'npz:arms.npz' has "),
         ("--fold nobody", "give a name or 1 to 1"),
-        ("--protocol subjects", "protocol='subjects' is unknown to npz"),
+        ("--protocol subjects", "unknown protocol='subjects' for npz"),
         ("--out arms.npz", "cannot write"),
         ("--out gone/m", "there is no folder 'gone'"),
     ],
@@ -190,4 +190,4 @@ def test_nonsense_is_one_line(fails: Callable[..., str], words: str, message: st
 
 
 def test_a_source_that_is_none(fails: Callable[..., str]) -> None:
-    assert "'video:x' is no source" in fails("train", "video:x", "--out", "m")
+    assert "unknown source 'video:x'" in fails("train", "video:x", "--out", "m")

@@ -82,7 +82,7 @@ def test_the_command_asks_for_the_same_again(
 
     monkeypatch.setattr(command, "reproduced", ran)
     monkeypatch.setattr(command, "chosen_device", lambda name, _: torch.device(name))
-    monkeypatch.setattr("trellis.skeleton.load", lambda *_, **__: waves())
+    monkeypatch.setattr("trellis.skeleton.load_dataset", lambda *_, **__: waves())
     words = shlex.split(settings.command())
     assert words[:2] == ["trellis", "reproduce"]
     with pytest.raises(TrellisError, match="enough"):

@@ -22,7 +22,7 @@ from trellis.report.drawing import shown_network
 from trellis.report.examples import DIGEST, from_built_in
 from trellis.report.gcn_paths import Connections, kept_weights, weights_of
 from trellis.report.run import run_report
-from trellis.skeleton import GCN, load
+from trellis.skeleton import GCN, load_dataset
 from trellis.skeleton.data.hands import some_of_hands45
 
 
@@ -92,7 +92,7 @@ def test_recordings_that_have_changed_since_are_done_without(tmp_path: Path) -> 
         return f"npz:{tmp_path / 'own.npz'}"
 
     source = written(1)
-    run = made(tmp_path, load(source))
+    run = made(tmp_path, load_dataset(source))
     assert of_run(run.folder, source) == run.content and run.content["examples"] is not None
     written(2)
     found = of_run(run.folder)  # they are not named: a run does not say what is read

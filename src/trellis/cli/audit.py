@@ -13,7 +13,7 @@ import trellis
 from ..errors import TrellisError
 from ..files import check_writable
 from ..report import write_page
-from ..report.audits import audit_report
+from ..report.content import audit_report
 from .data_arguments import Inputs, Json, Target, Weights
 from .model_arguments import input_files, opened
 from .output import aside, print_audit, print_json, say

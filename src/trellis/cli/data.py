@@ -15,7 +15,7 @@ import tyro
 
 from ..errors import TrellisError
 from ..files import check_writable, replacing
-from ..skeleton import Skeletons, load
+from ..skeleton import Skeletons, load_dataset
 from ..skeleton.data.pose import branches, placed, turn_of
 from ..skeleton.data.readers.reading import EXPLAINED, HALVES
 from ..skeleton.data.readers.text import shown
@@ -105,7 +105,7 @@ def info(
 
       trellis data info csv:recordings --skip-bad
     """
-    data = load(source, protocol=protocol, skip_bad=skip_bad, progress=True)
+    data = load_dataset(source, protocol=protocol, skip_bad=skip_bad, progress=True)
     if as_json:
         print_json(summary(data))
     else:
@@ -137,7 +137,7 @@ def animate(
         raise TrellisError(f"--out {str(out)!r}: the page is HTML; end its name in .html")
     if out is not None:
         check_writable(out)
-    data = load(source, protocol=protocol, skip_bad=skip_bad, progress=True)
+    data = load_dataset(source, protocol=protocol, skip_bad=skip_bad, progress=True)
     number = number_of(data, index)
     target = Path(f"recording-{number}.html") if out is None else out
     check_writable(target)

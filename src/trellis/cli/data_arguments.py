@@ -64,7 +64,8 @@ DataSource = Annotated[
     arg(
         metavar="SOURCE",
         help="fpha:PATH, sbu:PATH, nw-ucla:PATH, shrec17:PATH, mtm1:PATH: a published set, as it "
-        "unpacks. npz:FILE, csv:FOLDER: recordings of your own. hands45: built in, synthetic.",
+        "unpacks. npz:FILE, csv:FOLDER: recordings of your own. hands45: built in, synthetic. "
+        "NAME:PATH: a reader of an installed package.",
     ),
 ]
 Source = Annotated[DataSource, tyro.conf.Positional]

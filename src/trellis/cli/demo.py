@@ -66,7 +66,7 @@ def demo(
     began = time.monotonic()
     to = console()
     to.print(FIRST, soft_wrap=True)
-    found = skeleton.load(SETTINGS.data)
+    found = skeleton.load_dataset(SETTINGS.data)
     if _is_over(out, found):
         place = out.resolve()  # it may be a link
         shutil.rmtree(place)  # an earlier demo: this one is to be seen working

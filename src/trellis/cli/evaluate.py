@@ -99,7 +99,7 @@ def evaluate(
     if data is None:
         return _name(recogniser, recordings, top=top or 3, skip_bad=skip_bad, as_json=as_json)
     split, protocol = split or "test", protocol_for(recogniser, data, protocol)
-    found = skeleton.load(data, protocol=protocol, skip_bad=skip_bad, progress=True)
+    found = skeleton.load_dataset(data, protocol=protocol, skip_bad=skip_bad, progress=True)
     # All of the data is the same, however it is divided.
     part = found.folds[0] if split == "all" and fold is None else fold_for(recogniser, found, fold)
     chosen = {"test": part.test, "train": part.train, "all": np.arange(len(found))}[split]

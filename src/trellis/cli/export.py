@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 import numpy as np
 import torch
@@ -18,6 +20,7 @@ import trellis
 from .. import skeleton
 from ..deploy.c.write import write_c
 from ..deploy.compact import Compacted
+from ..deploy.exporters import EXPORTERS
 from ..deploy.onnx import SLOWER, needed
 from ..deploy.prepare import prepared
 from ..deploy.recording import Recording
@@ -216,7 +219,7 @@ class _Parts:
         skip_bad: bool,
     ) -> None:  # fmt: skip
         protocol = protocol_for(recogniser, source, protocol)
-        found = skeleton.load(source, protocol=protocol, skip_bad=skip_bad, progress=True)
+        found = skeleton.load_dataset(source, protocol=protocol, skip_bad=skip_bad, progress=True)
         labels = recogniser.labels(found)
         part = fold_for(recogniser, found, fold)
         if len(part.test) == 0 or len(part.train) == 0:
@@ -408,7 +411,7 @@ def _recordings(
         )
     name = source or BUILT_IN
     protocol = protocol_for(recogniser, name, protocol)
-    found = skeleton.load(name, protocol=protocol, skip_bad=skip_bad, progress=True)
+    found = skeleton.load_dataset(name, protocol=protocol, skip_bad=skip_bad, progress=True)
     if source is not None:
         recogniser.labels(found)  # says which joints or classes differ
     return found
@@ -450,11 +453,50 @@ def _training(recogniser: Recogniser, data: Skeletons, fold: str | None) -> obje
     return recogniser.prepared([data.sequences[i] for i in part.train[spread]])
 
 
-Command = (
-    Annotated[int, tyro.conf.subcommand("onnx", constructor=onnx)]
-    | Annotated[int, tyro.conf.subcommand("c", constructor=c)]
-    | Annotated[int, tyro.conf.subcommand("wasm", constructor=wasm)]
-)
+# ``trellis export NAME``: targets that users and installed packages register.
+
+
+OtherOut = Annotated[Path, tyro.conf.arg(metavar="PATH", help="The file or folder to write.")]
+
+
+def registered(name: str) -> Callable[..., int]:
+    """Return the command for a registered target."""
+
+    def command(
+        target: Target,
+        /,
+        *,
+        out: OtherOut,
+        inputs: Inputs = (),
+        weights: Weights = None,
+        as_json: Json = False,
+    ) -> int:
+        given = opened(target, inputs, weights)
+        recogniser = recogniser_of(given, target)
+        model, examples = given.model, given.examples
+        if recogniser is not None:
+            model, examples = recogniser.network(), (example_of(recogniser),)
+        with aside():
+            written = trellis.export(model, examples, out, target=name)
+        if as_json:
+            print_json({"target": target, "out": str(out), "written": str(written)})
+        else:
+            say(f"wrote {out}" if written is None else written)
+        return 0
+
+    about = inspect.getdoc(EXPORTERS.entries.get(name)) or f"Write a model for the target {name!r}."
+    command.__doc__ = about.partition("\n\n")[0]
+    return command
+
+
+COMMANDS: dict[str, Callable[..., int]] = {"onnx": onnx, "c": c, "wasm": wasm}
+COMMANDS |= {name: registered(name) for name in EXPORTERS.names() if name not in COMMANDS}
+if TYPE_CHECKING:
+    Command = int
+else:
+    Command = Union[  # noqa: UP007  (from a list)
+        tuple(Annotated[int, tyro.conf.subcommand(n, constructor=f)] for n, f in COMMANDS.items())
+    ]
 
 
 def export(command: Annotated[Command, tyro.conf.arg(name="")]) -> int:

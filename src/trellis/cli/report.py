@@ -146,7 +146,7 @@ def of_models(
         return model_report(models, None, None, why)
     asked = BUILT_IN if data is None else data
     try:
-        found = skeleton.load(
+        found = skeleton.load_dataset(
             asked, protocol=protocol_for(model, asked, protocol),
             skip_bad=skip_bad or bool(own.get("skip_bad")), progress=True,
         )  # fmt: skip
@@ -168,7 +168,7 @@ def _recordings(
     """Those that are asked for, or else those of the run, if they are still there."""
     try:
         source = known if asked is None else asked
-        return skeleton.load(source, protocol=protocol, skip_bad=skip_bad, progress=True)
+        return skeleton.load_dataset(source, protocol=protocol, skip_bad=skip_bad, progress=True)
     except TrellisError:
         if asked is not None:
             raise

@@ -129,7 +129,7 @@ def reproduce(
     folder = Path(settings.folder()) if out is None else out
     if table_only:
         return show_table(_stored(folder, table))
-    found = skeleton.load(data, protocol=protocol, skip_bad=skip_bad, progress=True)
+    found = skeleton.load_dataset(data, protocol=protocol, skip_bad=skip_bad, progress=True)
     count = cores() if workers is None else workers
     with live_bar() as watch:
         made = reproduced(settings, found, folder, device=place, workers=count, watch=watch)

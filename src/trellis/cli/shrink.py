@@ -298,7 +298,7 @@ def shrink(
     folder = folder_for(data, asked, seed, fold) if out is None else out
     check_apart(folder, data)
     check_run(folder, overwrite=overwrite)
-    found = skeleton.load(data, protocol=protocol, skip_bad=skip_bad, progress=True)
+    found = skeleton.load_dataset(data, protocol=protocol, skip_bad=skip_bad, progress=True)
     chosen = chosen_fold(found, fold)
     told = {"activation": activation, "basis": basis, "frame": frame, "size": size}
     how = options_for(found.layout) | {name: value for name, value in told.items() if value}

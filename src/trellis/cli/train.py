@@ -136,7 +136,7 @@ def train(
     teaching, told = taught(teacher, teacher_weight, temperature)
     check_apart(out, source)
     check_folder(out, overwrite=overwrite, resumes=True)
-    data = skeleton.load(source, protocol=protocol, skip_bad=skip_bad, progress=True)
+    data = skeleton.load_dataset(source, protocol=protocol, skip_bad=skip_bad, progress=True)
     chosen = chosen_fold(data, fold)
     options: dict[str, Any] = {
         "heads": heads, "filters": filters, "blocks": blocks, "shared": shared,

@@ -85,7 +85,7 @@ def tune(
     check_apart(out, data)
     check_folder(out, overwrite=overwrite, resumes=True)
     protocol = protocol_for(recogniser, data, protocol)
-    found = skeleton.load(data, protocol=protocol, skip_bad=skip_bad, progress=True)
+    found = skeleton.load_dataset(data, protocol=protocol, skip_bad=skip_bad, progress=True)
     chosen = fold_for(recogniser, found, fold)
     checkpoint = out / CHECKPOINT
     with held_folder(out, overwrite=overwrite, resumes=True):

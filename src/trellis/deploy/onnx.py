@@ -23,6 +23,7 @@ from ..finite import check_model, check_outputs
 from ..graph.export import alone, on_plain
 from ..graph.trellis import as_inputs, one_sample, unwrapped
 from .compact.reading import exported
+from .exporters import register_exporter
 
 # The packages that writing ONNX needs, which not everybody has.
 
@@ -89,7 +90,7 @@ SLOWER = (
 
 
 @dataclass(frozen=True)
-class Exported:
+class OnnxExport:
     """A written ONNX file. ``difference``: the largest between ONNX Runtime and PyTorch, as a
     part of the largest output; ``sparse``: initializers stored sparsely; ``dense_size``: bytes of
     the file had they not been; ``zeros``: the part of its weights that is zero; ``batched``:
@@ -113,13 +114,14 @@ class Exported:
         )
 
 
+@register_exporter("onnx")
 def export_onnx(
     model: nn.Module,
     example_inputs: Any,
     path: str | PathLike[str],
     *,
     notes: Mapping[str, str] | None = None,
-) -> Exported:
+) -> OnnxExport:
     """Write a model, compacted as a rule, as ONNX, once ONNX Runtime agrees with PyTorch on it.
 
     The batch stays open where the model's first dimension is one. Weights that are mostly zero
@@ -141,7 +143,7 @@ def export_onnx(
     model = unwrapped(model)
     check_model(model, "repair it before exporting")
 
-    def written(seen: nn.Module) -> tuple[bytes, Exported]:
+    def written(seen: nn.Module) -> tuple[bytes, OnnxExport]:
         given = one_sample(seen, as_inputs(seen, example_inputs))
         program, batched = exported(seen, given, of=model)
         try:
@@ -163,7 +165,7 @@ def export_onnx(
         difference = _difference(seen, given, data, batched)
         opset = next(o.version for o in proto.opset_import if o.domain == "")
         size = len(data)
-        return data, Exported(target, size, dense_size, sparse, zeros, difference, opset, batched)
+        return data, OnnxExport(target, size, dense_size, sparse, zeros, difference, opset, batched)
 
     with _quiet(), torch.no_grad():
         data, found = on_plain(model, written)
@@ -296,4 +298,4 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-__all__ = ["Exported", "export_onnx"]
+__all__ = ["OnnxExport", "export_onnx"]

@@ -1,15 +1,18 @@
-"""The one JSON value that a page holds: whoever gathers fills in the same form."""
+"""The JSON value that a page holds: the form that every kind of report fills in."""
 
 from __future__ import annotations
 
 import math
+import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from ..paths.audit import Audit
 from ..skeleton import Layout
 from ..skeleton.data.pose import branches, turn_of
 
@@ -173,4 +176,28 @@ def content(
         "moments": list(moments),
         "classes": classes,
         "skeleton": skeleton,
+    }
+
+
+# The page of an audit.
+
+
+def audit_report(
+    found: Audit, target: str, facts: Iterable[tuple[str, str]] = (), version: str = ""
+) -> dict[str, Any]:
+    """Return the content of an audit's page, for any network.
+
+    Args:
+        found: The audit.
+        target: The name of what was audited.
+        facts: More rows, (name, text), for the page's table of facts.
+        version: The version of Trellis.
+    """
+    versions = f"trellis {version}, python {platform.python_version()}, torch {torch.__version__}"
+    return found.to_dict() | {
+        "format": 1,
+        "kind": "audit",
+        "title": "What is dead in this network",
+        "target": target,
+        "facts": [["Network", target], *map(list, facts), ["Versions", versions]],
     }

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..skeleton.data.representation import COORDINATES, cosines
-from .gcn_paths import Block, Messages
+from .gcn_paths import BlockMessages, Messages
 
 # How many multiplications it takes to read a recording: uses of connections that lie on paths.
 
@@ -52,7 +52,7 @@ def dense_multiplications(sizes: Mapping[str, Any]) -> int:
     return int(count + nodes * channels * sizes["classes"])
 
 
-def _mixed_first(block: Block, before: Tensor, behind: Tensor) -> int:
+def _mixed_first(block: BlockMessages, before: Tensor, behind: Tensor) -> int:
     attention, convolution = _positive(block.attention), _positive(block.convolution)
     needed = _positive(_einsum("ukf,kcf->kuc", behind, convolution))
     reached = _positive(_einsum("kuv,vc->kuc", attention, before))
@@ -61,7 +61,7 @@ def _mixed_first(block: Block, before: Tensor, behind: Tensor) -> int:
     return int(mixing + convolving)
 
 
-def _convolved_first(block: Block, before: Tensor, behind: Tensor) -> int:
+def _convolved_first(block: BlockMessages, before: Tensor, behind: Tensor) -> int:
     attention, convolution = _positive(block.attention), _positive(block.convolution)
     needed = _positive(_einsum("ukf,kuv->kvf", behind, attention))
     reached = _positive(_einsum("vc,kcf->kvf", before, convolution))

@@ -18,7 +18,7 @@ from ..skeleton import Layout
 from ..skeleton.data.pose import branches
 from ..skeleton.data.representation import BASES
 from .costs import by_joint, by_moment, multiplications, over_chunks
-from .gcn_paths import Block, Later, Messages, Weights, messages_of
+from .gcn_paths import BlockMessages, Later, Messages, Weights, messages_of
 
 # A network with too many connections to draw each: what flows between joints, heads and classes.
 #
@@ -31,7 +31,7 @@ from .gcn_paths import Block, Later, Messages, Weights, messages_of
 def bundles(messages: Messages) -> list[dict[str, Any]]:
     """What flows through each block, its numbers as bytes."""
     found: list[dict[str, Any]] = []
-    last: Block = messages.first
+    last: BlockMessages = messages.first
     for block in messages.blocks:
         on_path = block.by_filter > 0  # heads, filters
         found.append({"flow": quantised(block.flow), "filters": on_path.sum(1).tolist()})
@@ -41,7 +41,7 @@ def bundles(messages: Messages) -> list[dict[str, Any]]:
     return found
 
 
-def _between(last: Block, block: Later, summed: bool) -> dict[str, Any]:
+def _between(last: BlockMessages, block: Later, summed: bool) -> dict[str, Any]:
     """What flows from each head h of the block before, by its filters g, to each of this one."""
     before = last.forward  # joints, nodes, heads, filters
     heads = len(last.attention)
@@ -119,11 +119,11 @@ class _Lines:
         }
         return found | {"joint_sets": list(self.joint_sets), "class_sets": list(self.class_sets)}
 
-    def _attention(self, block: Block) -> list[list[int]]:
+    def _attention(self, block: BlockMessages) -> list[list[int]]:
         places = block.attention.nonzero(as_tuple=True)
         return self._rows(places, *block.of_attention(*places))
 
-    def _convolution(self, block: Block) -> list[list[int]]:
+    def _convolution(self, block: BlockMessages) -> list[list[int]]:
         places = block.convolution.nonzero(as_tuple=True)
         return self._rows(places, *block.of_convolution(*places))
 

@@ -30,7 +30,7 @@ from ..skeleton import GCN
 # and stay whole.
 
 
-Kept = Mapping[str, tuple[Tensor, Tensor]]  # places and values of each parameter
+KeptEntries = Mapping[str, tuple[Tensor, Tensor]]  # places and values of each parameter
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ def weights_of(model: GCN) -> Weights:
     return Weights(tuple(attentions), tuple(convolutions), last, summed)
 
 
-def kept_weights(kept: Kept, shapes: Mapping[str, tuple[int, ...]]) -> Weights:
+def kept_weights(kept: KeptEntries, shapes: Mapping[str, tuple[int, ...]]) -> Weights:
     """Of the places and values that a run keeps of a network; ``shapes`` are its parameters'."""
     attentions, convolutions = [], []
     for number in range(len(shapes) // 2):
@@ -145,7 +145,7 @@ def added_up(places: Tensor, weight: Tensor, size: int) -> Tensor:
     return torch.bincount(places, weight, size).double()
 
 
-def _whole(kept: Kept, shapes: Mapping[str, tuple[int, ...]], name: str) -> Tensor:
+def _whole(kept: KeptEntries, shapes: Mapping[str, tuple[int, ...]], name: str) -> Tensor:
     places, values = kept[name]
     found = torch.zeros(math.prod(shapes[name]), dtype=torch.float64)
     found[places.long()] = _magnitude(values)
@@ -170,7 +170,7 @@ def _magnitude(weight: Tensor) -> Tensor:
 Ends = tuple[Tensor, Tensor]  # (joints, lines) and (classes, lines)
 
 
-class Block(ABC):
+class BlockMessages(ABC):
     """|w| of a block, ``attention`` (heads, nodes, nodes) and ``convolution`` (heads, channels,
     filters), and the messages around it."""
 
@@ -224,7 +224,7 @@ class Block(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class First(Block):
+class First(BlockMessages):
     """``wanted`` are the paths to each class from the block's end."""
 
     attention: Tensor
@@ -314,7 +314,7 @@ class First(Block):
 
 
 @dataclass(frozen=True, eq=False)
-class Later(Block):
+class Later(BlockMessages):
     """Messages around it, all of them whole:
 
     ``before`` (joints, nodes, channels)
@@ -399,7 +399,7 @@ class Messages:
     summed: bool
 
     @property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[BlockMessages, ...]:
         return (self.first, *self.later)
 
     @property

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from ..errors import TrellisError
-from ..paths.audit import Audit
+from ..paths.audit import Audit, audit
 from ..saving.folder import is_saved
 from ..schema import CurvePoint, read_json
 from ..skeleton import Evaluation, Fold, Recogniser, Skeletons
@@ -19,7 +20,6 @@ from ..skeleton.data.dataset import Indices
 from ..skeleton.data.pose import mean_pose
 from ..skeleton.shrink import options_for
 from ..training.provenance import versions
-from .audits import gcn_audit
 from .commands import commands
 from .content import Missing, content, skeleton_part
 from .costs import dense_multiplications, moments_of
@@ -130,7 +130,8 @@ def model_report(
     """``data`` and ``fold`` are the recordings to test on, where they are at hand; ``why`` says
     what was wrong with those that were looked for, where they are not."""
     model, history = models.model, models.model.history
-    audit = gcn_audit(model.model)
+    sizes = model.model.sizes
+    found = audit(model.model, torch.zeros(1, sizes["nodes"], sizes["channels"]))
     said = {
         name: _said(one, data, fold)
         for name, one in (("model", model), ("dense", models.dense))
@@ -141,7 +142,7 @@ def model_report(
         for name, answers in said.items()
         if data is not None and fold is not None
     }
-    is_pruned = audit.kept < audit.total
+    is_pruned = found.kept < found.total
     # A search may end at full size: its network is another than the dense one all the same.
     of_two = is_pruned or models.dense is not None or bool(models.curve)
     figures = {name: {"top1": e.top1, "mean_class": e.mean_class} for name, e in tested.items()}
@@ -150,17 +151,17 @@ def model_report(
     first = figures.get("dense") or beside or dense_metrics(history, of_two) or {}
     if not of_two:
         first = now
-    layers = {layer.name: layer.total for layer in audit.layers}
-    rows = [point("dense", "dense", "Dense", 0.0, float(audit.total), 100.0, first)]
-    rows[0]["bytes"] = VALUE * audit.total
+    layers = {layer.name: layer.total for layer in found.layers}
+    rows = [point("dense", "dense", "Dense", 0.0, float(found.total), 100.0, first)]
+    rows[0]["bytes"] = VALUE * found.total
     methods = []
     label = method_of(history)
     if of_two:
-        rate = 100 * (1 - audit.kept / audit.total)
-        row = point("model", "model", label, float(f"{rate:.5g}"), float(audit.kept),
-                    100 * audit.live_fraction, now, audit)  # fmt: skip
+        rate = 100 * (1 - found.kept / found.total)
+        row = point("model", "model", label, float(f"{rate:.5g}"), float(found.kept),
+                    100 * found.live_fraction, now, found)  # fmt: skip
         if not is_pruned:
-            row["bytes"] = VALUE * audit.total  # nothing is left out: no places need be told
+            row["bytes"] = VALUE * found.total  # nothing is left out: no places need be told
         rows += [*tried_rows(models.curve), row]
         methods = [method("model", label), *tried_methods(models.curve)]
     chosen = "model" if of_two else "dense"
@@ -177,7 +178,7 @@ def model_report(
         source=str(known(history, "source") or "unknown recordings"),
         synthetic=model.synthetic,
         warnings=_warnings(model),
-        facts=_facts(models, audit, data, fold),
+        facts=_facts(models, found, data, fold),
         notes=(),
         missing=_missing(models, data, of_two, why),
         command=" && ".join(commands(history, _architecture(model), options_for(model.layout)))

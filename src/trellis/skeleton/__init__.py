@@ -6,9 +6,11 @@ from .data.augmentation import Augmentation, Augmenter
 from .data.dataset import Fold, Frames, LeftOut, Skeletons
 from .data.layouts import Layout
 from .data.normalization import Normalisation
+from .data.readers.reading import Entry, Reading
 from .data.readers.recording import read_recording
+from .data.readers.registry import register_reader
 from .data.representation import Channels, chunked
-from .data.source import load
+from .data.source import load_dataset
 from .model.evaluation import Confusion, Evaluation
 from .model.fitting import Teaching, evaluated, fit, metrics
 from .model.gcn import GCN
@@ -20,19 +22,22 @@ __all__ = [
     "Augmenter",
     "Channels",
     "Confusion",
+    "Entry",
     "Evaluation",
     "Fold",
     "Frames",
     "Layout",
     "LeftOut",
     "Normalisation",
+    "Reading",
     "Recogniser",
     "Skeletons",
     "Teaching",
     "chunked",
     "evaluated",
     "fit",
-    "load",
+    "load_dataset",
     "metrics",
     "read_recording",
+    "register_reader",
 ]

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy
 import torch
 
+from ..version import __version__
+
 
 def versions() -> dict[str, str]:
     """Of the programs whose rounding, random numbers and algorithms decide the figures."""
-    from .. import __version__
-
     return {
         "trellis": __version__,
         "python": platform.python_version(),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.skeleton import folders
 from tests.skeleton.readers.broken import Change, changed, changes, members, where
 from trellis.errors import TrellisError
-from trellis.skeleton import Skeletons, load
+from trellis.skeleton import Skeletons, load_dataset
 from trellis.skeleton.data.readers.fpha import SPLIT
 from trellis.skeleton.data.readers.text import LARGEST
 
@@ -138,7 +138,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 def attempt(source: str, skip_bad: bool) -> Skeletons | TrellisError:
     try:
-        data = load(source, skip_bad=skip_bad)
+        data = load_dataset(source, skip_bad=skip_bad)
     except TrellisError as error:
         return error
     for frames in data.sequences:
@@ -173,4 +173,4 @@ def test_recordings_or_one_error(
 def test_a_name_no_file_can_have() -> None:
     for source in ("csv:\0", "npz:a\0b", f"fpha:{'x' * 5000}", "sbu:~nobody-of-that-name/x"):
         with pytest.raises(TrellisError):
-            load(source)
+            load_dataset(source)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tests.skeleton.folders import motion, write
 from trellis.errors import TrellisError
-from trellis.skeleton import Skeletons, load
+from trellis.skeleton import Skeletons, load_dataset
 from trellis.skeleton.data.layouts import MEDIAPIPE_HAND
 from trellis.skeleton.data.readers.reading import HALVES
 
@@ -43,7 +43,7 @@ def check(data: Skeletons) -> None:
 
 
 def test_one_after_another(tmp_path: Path) -> None:
-    data = load(saved(tmp_path))
+    data = load_dataset(saved(tmp_path))
     check(data)
     assert data.classes == ("sit", "walk") and data.labels.tolist() == [1, 0, 1, 0]
     [fold] = data.folds
@@ -55,13 +55,13 @@ def test_padded_with_anything(tmp_path: Path) -> None:
     padded = np.full((4, 6, 5, 3), np.nan)
     for row, piece in zip(padded, PIECES, strict=True):
         row[: len(piece)] = piece
-    check(load(saved(tmp_path, frames=padded)))
+    check(load_dataset(saved(tmp_path, frames=padded)))
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.int16])
 def test_numbers_of_any_kind(tmp_path: Path, kind: type) -> None:
     frames: NDArray[Any] = np.concatenate(PIECES).astype(kind)
-    data = load(saved(tmp_path, frames=frames))
+    data = load_dataset(saved(tmp_path, frames=frames))
     np.testing.assert_array_equal(np.concatenate(data.sequences), frames.astype(np.float32))
 
 
@@ -78,12 +78,12 @@ def test_numbers_of_any_kind(tmp_path: Path, kind: type) -> None:
 def test_labels(
     tmp_path: Path, labels: Any, classes: Any, names: tuple[str, ...], expected: list[int]
 ) -> None:
-    data = load(saved(tmp_path, labels=labels, classes=classes))
+    data = load_dataset(saved(tmp_path, labels=labels, classes=classes))
     assert data.classes == names and data.labels.tolist() == expected
 
 
 def test_no_split_is_half_and_half_the_same_every_time(tmp_path: Path) -> None:
-    one, two = load(saved(tmp_path, test=None)), load(saved(tmp_path, test=None))
+    one, two = load_dataset(saved(tmp_path, test=None)), load_dataset(saved(tmp_path, test=None))
     [fold], [again] = one.folds, two.folds
     assert fold.name == HALVES
     assert sorted(one.labels[fold.train]) == sorted(one.labels[fold.test]) == [0, 1]
@@ -96,11 +96,13 @@ def test_halves_stay_as_they_are_when_recordings_are_added_behind(
 ) -> None:
     labels = ["walk", "sit", "sit"] * 5
     frames = motion(len(labels) + 2, 5)
-    few = load(saved(tmp_path, frames=frames[:-2], lengths=[1] * 15, labels=labels, test=None))
+    few = load_dataset(
+        saved(tmp_path, frames=frames[:-2], lengths=[1] * 15, labels=labels, test=None)
+    )
     if bad:  # one that cannot be used is still counted
         frames[0] = np.nan
     more = {"frames": frames, "lengths": [1] * 17, "labels": [*labels, "walk", "swim"]}
-    data = load(saved(tmp_path, **more, test=None), skip_bad=True)
+    data = load_dataset(saved(tmp_path, **more, test=None), skip_bad=True)
     for side in ("train", "test"):
         before, after = (
             {found.names[i] for i in getattr(found.folds[0], side)} for found in (few, data)
@@ -113,33 +115,37 @@ def test_halves_stay_as_they_are_when_recordings_are_added_behind(
 def test_a_class_to_test_on_alone(tmp_path: Path, skip_bad: bool) -> None:
     source = saved(tmp_path, labels=["walk", "walk", "sit", "walk"])
     if not skip_bad:
-        with pytest.raises(TrellisError, match=r"mine.npz: recording 2 .* its class, sit, "):
-            load(source)
+        with pytest.raises(TrellisError, match=r"mine.npz: .* recording 2 is of the class sit, "):
+            load_dataset(source)
     else:
-        data = load(source, skip_bad=True)
+        data = load_dataset(source, skip_bad=True)
         assert [item.name for item in data.left_out] == ["recording 2"]
         assert data.names == ("recording 0", "recording 1", "recording 3")
 
 
 def test_joints_and_bones(tmp_path: Path) -> None:
     joints = ["hip", "knee", "foot", "head", "tail"]
-    data = load(saved(tmp_path, joints=joints, parents=[-1, 0, 1, 0, 0], roots=[0, 1]))
+    data = load_dataset(saved(tmp_path, joints=joints, parents=[-1, 0, 1, 0, 0], roots=[0, 1]))
     assert data.layout.joints == tuple(joints)
     assert data.layout.bones == ((0, 1), (1, 2), (0, 3), (0, 4)) and data.layout.roots == (0, 1)
     assert data.layout.mirror is data.layout.body is None
 
     for none in ("", -1):  # beside names, numpy makes a string of -1
-        by_name = load(saved(tmp_path, joints=joints, parents=[none, "hip", "knee", "hip", "hip"]))
+        by_name = load_dataset(
+            saved(tmp_path, joints=joints, parents=[none, "hip", "knee", "hip", "hip"])
+        )
         assert by_name.layout.bones == data.layout.bones
 
 
 def test_sides_and_bodies(tmp_path: Path) -> None:
     joints = ["hips", "neck", "left", "right", "head"]
     body = ["hips", "neck", "left", "right"]
-    data = load(saved(tmp_path, joints=joints, parents=[-1] * 5, mirror=[0, 1, 3, 2, 4], body=body))
+    data = load_dataset(
+        saved(tmp_path, joints=joints, parents=[-1] * 5, mirror=[0, 1, 3, 2, 4], body=body)
+    )
     assert data.layout.mirror == (0, 1, 3, 2, 4) and data.layout.body == (0, 1, 2, 3)
     frames = motion(sum(LENGTHS), 21)
-    known = load(saved(tmp_path, frames=frames, joints=MEDIAPIPE_HAND.joints))
+    known = load_dataset(saved(tmp_path, frames=frames, joints=MEDIAPIPE_HAND.joints))
     assert known.layout == MEDIAPIPE_HAND
 
 
@@ -149,30 +155,33 @@ def test_sides_and_bodies(tmp_path: Path) -> None:
         ({"frames": None}, "has no array 'frames'; it has 'lengths', 'labels', 'test'"),
         ({"lengths": None}, "has no array 'lengths'"),
         ({"labels": None}, "has no array 'labels'"),
-        ({"frames": np.zeros((10, 15))}, "'frames' is float64 of shape (10, 15)"),
-        ({"frames": np.zeros((10, 5, 2))}, "'frames' is"),
+        ({"frames": np.zeros((10, 15))}, "got float64 of shape (10, 15)"),
+        ({"frames": np.zeros((10, 5, 2))}, "expected 'frames'"),
         ({"frames": np.zeros((10, 0, 3))}, "there are no joints"),
-        ({"frames": np.zeros((10, 5, 3), complex)}, "'frames' is complex128"),
-        ({"frames": np.zeros((10, 5, 3), "U1")}, "'frames' is"),
+        ({"frames": np.zeros((10, 5, 3), complex)}, "got complex128"),
+        ({"frames": np.zeros((10, 5, 3), "U1")}, "expected 'frames'"),
         ({"frames": np.zeros((4, 3, 5, 3))}, "'lengths' must be 4 numbers up to 3"),
-        ({"lengths": [3, 1, 4, 3]}, "'lengths' add up to 11, and 'frames' has 10"),
-        ({"lengths": [3, 1, 4, -2]}, "'lengths' is"),
-        ({"lengths": [3.0, 1, 4, 2]}, "'lengths' is float64"),
-        ({"labels": ["walk"]}, "1 'labels' for 4 recordings"),
-        ({"labels": [0.5, 1, 2, 3]}, "'labels' is float64"),
+        ({"lengths": [3, 1, 4, 3]}, "'lengths' add up to 11, but 'frames' has 10"),
+        ({"lengths": [3, 1, 4, -2]}, "counts in 'lengths'"),
+        ({"lengths": [3.0, 1, 4, 2]}, "counts in 'lengths', got float64"),
+        ({"labels": ["walk"]}, "expected 4 'labels', one per recording, got 1"),
+        (
+            {"labels": [0.5, 1, 2, 3]},
+            "expected 'labels' to be a list of strings or integers, got float64",
+        ),
         ({"labels": [b"\xff", b"a", b"a", b"a"]}, "'labels' is not UTF-8"),
-        ({"classes": ["walk", "walk"]}, "'classes' names one twice"),
-        ({"test": [True]}, "'test' must say"),
-        ({"test": [0, 1, 2, 3]}, "'test' must say"),
-        ({"test": np.zeros(4, [("a", "i4"), ("b", "f4")])}, "'test' must say"),
-        ({"test": np.array(["0", "1", "0", "1"])}, "'test' must say"),
+        ({"classes": ["walk", "walk"]}, "'classes' holds a name twice"),
+        ({"test": [True]}, "each recording in 'test'"),
+        ({"test": [0, 1, 2, 3]}, "each recording in 'test'"),
+        ({"test": np.zeros(4, [("a", "i4"), ("b", "f4")])}, "each recording in 'test'"),
+        ({"test": np.array(["0", "1", "0", "1"])}, "each recording in 'test'"),
         ({"test": [False] * 4}, "nothing to test on"),
-        ({"joints": ["a"]}, "'joints' must be 5 names"),
+        ({"joints": ["a"]}, "expected 5 names in 'joints'"),
         ({"joints": list("aabcd")}, "the joint 'a' is named twice"),
         ({"parents": [0, 1, 2]}, "5 joints and 3 parents"),
         ({"joints": ["a", "b", "", "c", "d"]}, "joint 2 has no name"),
         ({"parents": [-1, 9, 0, 0, 0]}, "the parent of joint 1 is 9"),
-        ({"roots": ["nose"]}, "'nose' is no joint"),
+        ({"roots": ["nose"]}, "unknown joint 'nose'"),
         ({"roots": [""]}, "roots are (-1,)"),
         ({"body": [0, 1, 2]}, "give four joints, bottom, top, left and right"),
         ({"body": [0, 1, 2, 2]}, "body is (0, 1, 2, 2)"),
@@ -184,7 +193,7 @@ def test_arrays_that_do_not_fit(tmp_path: Path, changes: dict[str, Any], said: s
     source = saved(tmp_path, **changes)
     for skip_bad in (False, True):
         with pytest.raises(TrellisError) as told:
-            load(source, skip_bad=skip_bad)
+            load_dataset(source, skip_bad=skip_bad)
         assert said in str(told.value) and "mine.npz" in str(told.value)
 
 
@@ -203,8 +212,8 @@ def test_one_recording_or_label_that_does_not_fit(
 ) -> None:
     source = saved(tmp_path, **changes)
     with pytest.raises(TrellisError, match=said):
-        load(source)
-    data = load(source, skip_bad=True)
+        load_dataset(source)
+    data = load_dataset(source, skip_bad=True)
     assert len(data.left_out) == 1
     assert len(data) == (4 if "swim has" in said else 3)
 
@@ -215,8 +224,8 @@ def test_a_number_that_is_none_is_told_by_its_place(tmp_path: Path, value: float
     frames[6, 4, 2] = value
     source = saved(tmp_path, frames=frames)
     with pytest.raises(TrellisError, match=r"recording 2, frame 2, z of 'joint 4' is"):
-        load(source)
-    assert [item.name for item in load(source, skip_bad=True).left_out] == ["recording 2"]
+        load_dataset(source)
+    assert [item.name for item in load_dataset(source, skip_bad=True).left_out] == ["recording 2"]
 
 
 class Trap:
@@ -227,11 +236,11 @@ class Trap:
 def test_pickles_are_never_loaded(tmp_path: Path) -> None:
     path = write(tmp_path / "mine.npz", pickle.dumps(Trap()))
     with pytest.raises(TrellisError, match="pickles are never loaded"):
-        load(f"npz:{path}")
+        load_dataset(f"npz:{path}")
     trapped = np.array([Trap(), Trap()], dtype=object)
     np.savez(path, **arrays(labels=trapped))  # type: ignore[arg-type]
     with pytest.raises(TrellisError, match="allow_pickle=False"):
-        load(f"npz:{path}")
+        load_dataset(f"npz:{path}")
 
 
 def test_arrays_that_are_none(tmp_path: Path) -> None:
@@ -240,8 +249,8 @@ def test_arrays_that_are_none(tmp_path: Path) -> None:
         source = saved(tmp_path, **{name: None})
         with ZipFile(tmp_path / "mine.npz", "a") as archive:
             archive.writestr(name, b"1,2,3")
-        with pytest.raises(TrellisError, match=f"'{name}' is no array of numpy's"):
-            load(source)
+        with pytest.raises(TrellisError, match=f"expected '{name}' to be a numpy array"):
+            load_dataset(source)
 
 
 @pytest.mark.parametrize("code", [0xD800, 0x110000, 0xFFFFFFFF])
@@ -249,17 +258,17 @@ def test_text_that_is_none(tmp_path: Path, code: int) -> None:
     """Half of a pair, which cannot be printed, and what is no character at all."""
     labels = np.array([code] * 4, np.uint32).view("<U1")
     with pytest.raises(TrellisError, match="'labels' is not Unicode text"):
-        load(saved(tmp_path, labels=labels))
+        load_dataset(saved(tmp_path, labels=labels))
 
 
 def test_files_that_are_no_npz(tmp_path: Path) -> None:
     path = write(tmp_path / "mine.npz", "")
     with pytest.raises(TrellisError, match="is empty"):
-        load(f"npz:{path}")
+        load_dataset(f"npz:{path}")
     np.save(tmp_path / "one.npy", np.zeros(3))
     with pytest.raises(TrellisError, match=r"is no \.npz file"):
-        load(f"npz:{tmp_path / 'one.npy'}")
-    with pytest.raises(TrellisError, match="is a folder"):
-        load(f"npz:{tmp_path}")
-    with pytest.raises(TrellisError, match="there is no file"):
-        load(f"npz:{tmp_path / 'none.npz'}")
+        load_dataset(f"npz:{tmp_path / 'one.npy'}")
+    with pytest.raises(TrellisError, match="got a folder"):
+        load_dataset(f"npz:{tmp_path}")
+    with pytest.raises(TrellisError, match="file not found"):
+        load_dataset(f"npz:{tmp_path / 'none.npz'}")

@@ -20,7 +20,7 @@ from tests.skeleton.folders import (
 )
 from tests.skeleton.readers.same import assert_same, named
 from trellis.errors import TrellisError
-from trellis.skeleton import load
+from trellis.skeleton import load_dataset
 from trellis.skeleton.data.layouts import NW_UCLA, SBU, SHREC17
 from trellis.skeleton.data.readers import nw_ucla, sbu
 
@@ -41,7 +41,7 @@ Made = Callable[[Path], dict[str, Array]]
 )
 def test_what_was_written_is_read(tmp_path: Path, kind: str, make: Made, inside: str) -> None:
     made = make(tmp_path)
-    data = load(f"{kind}:{tmp_path / inside}")
+    data = load_dataset(f"{kind}:{tmp_path / inside}")
     assert_same(data, made)
     assert data.layout.name == kind and not data.left_out
     assert set(data.labels) == set(range(len(data.classes)))
@@ -49,7 +49,7 @@ def test_what_was_written_is_read(tmp_path: Path, kind: str, make: Made, inside:
 
 def test_sbu_folds_are_by_pair(tmp_path: Path) -> None:
     sbu_folder(tmp_path)
-    data = load(f"sbu:{tmp_path}")
+    data = load_dataset(f"sbu:{tmp_path}")
     assert len(data.folds) == 5 and data.layout == SBU and data.classes == sbu.CLASSES
     for fold, pairs in zip(data.folds, sbu.FOLDS, strict=True):
         assert named(data, fold.test) == {n for n in data.names if n.startswith(pairs)}
@@ -61,11 +61,11 @@ def test_sbu_folds_are_by_pair(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said", "left"),
     [
-        (lambda sbu: (sbu / "s05s02/02").rename(sbu / "s05s02/09"), "09 is no class", 1),
-        (lambda sbu: (sbu / "s05s02/04").mkdir(), "a class without sequences", 1),
-        (lambda sbu: (sbu / "s05s02/02/002").mkdir(), "there is no file", 1),
-        (lambda sbu: (sbu / "s09s08").mkdir(), "s09s08 is no pair", 1),
-        (lambda sbu: (sbu / "s05s02").rename(sbu / "elsewhere"), "the pair s05s02 is absent", 1),
+        (lambda sbu: (sbu / "s05s02/02").rename(sbu / "s05s02/09"), "unknown class 09", 1),
+        (lambda sbu: (sbu / "s05s02/04").mkdir(), "the class has no sequences", 1),
+        (lambda sbu: (sbu / "s05s02/02/002").mkdir(), "file not found", 1),
+        (lambda sbu: (sbu / "s09s08").mkdir(), "unknown pair s09s08", 1),
+        (lambda sbu: (sbu / "s05s02").rename(sbu / "elsewhere"), "the pair s05s02 is missing", 1),
         (lambda sbu: (sbu / "README.txt").write_text("hello"), None, 0),
     ],
 )
@@ -76,15 +76,15 @@ def test_sbu_folders_that_are_not_right(
     change(tmp_path / "SBU")
     if said is not None:
         with pytest.raises(TrellisError, match=said):
-            load(f"sbu:{tmp_path}")
-    assert len(load(f"sbu:{tmp_path}", skip_bad=True).left_out) == left
+            load_dataset(f"sbu:{tmp_path}")
+    assert len(load_dataset(f"sbu:{tmp_path}", skip_bad=True).left_out) == left
 
 
 def test_nw_ucla_tests_on_the_third_view_with_and_without_its_list(tmp_path: Path) -> None:
     nw_ucla_folder(tmp_path / "listed")
     nw_ucla_folder(tmp_path / "plain", split=False)
     for folder in ("listed", "plain"):
-        data = load(f"nw-ucla:{tmp_path / folder}")
+        data = load_dataset(f"nw-ucla:{tmp_path / folder}")
         [fold] = data.folds
         assert named(data, fold.test) == {n for n in data.names if n.endswith("v03")}
         assert len(fold.train) == 2 * len(fold.test)
@@ -104,37 +104,37 @@ def frames(change: Callable[[Any], object]) -> str:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "not JSON"),
-        ("{", "json:1: this is not JSON"),
-        ('{\n\n"skeletons": }', "json:3: this is not JSON"),
-        (b"\xff", "not UTF-8"),
-        ("[" * 100_000, "not JSON that can be read"),
-        ('{"skeletons": ' + "9" * 5000 + "}", "not JSON that can be read"),
+        ("", "invalid JSON"),
+        ("{", "json:1: invalid JSON"),
+        ('{\n\n"skeletons": }', "json:3: invalid JSON"),
+        (b"\xff", "invalid UTF-8"),
+        ("[" * 100_000, "invalid JSON"),
+        ('{"skeletons": ' + "9" * 5000 + "}", "invalid JSON"),
         ("[]", "has no 'skeletons'"),
-        ('{"skeletons": []}', "a list of 0 where a list of frames"),
-        ('{"skeletons": {}}', "an object where a list of frames"),
-        (frames(lambda v: v[1].pop()), "frame 1 is a list of 19; 20 joints"),
-        (frames(lambda v: v[1][3].pop()), "frame 1, 'head' is a list of 2; x, y, z"),
-        (frames(lambda v: v[1].__setitem__(3, None)), "frame 1, 'head' is null"),
-        (frames(lambda v: v[1][3].__setitem__(0, "1")), "frame 1, 'head': \"'1'\""),
-        (frames(lambda v: v[1][3].__setitem__(0, None)), "frame 1, 'head': 'None'"),
-        (frames(lambda v: v[1][3].__setitem__(0, float("nan"))), "frame 1, 'head': 'nan'"),
-        (frames(lambda v: v[1][3].__setitem__(0, 10**400)), "frame 1, 'head': '1000"),
-        (frames(lambda v: v[1][3].__setitem__(0, 1e10)), "frame 1, 'head': '10000000000.0'"),
+        ('{"skeletons": []}', "expected a list of frames, got a list of 0"),
+        ('{"skeletons": {}}', "expected a list of frames, got an object"),
+        (frames(lambda v: v[1].pop()), "frame 1: expected 20 joints, got a list of 19"),
+        (frames(lambda v: v[1][3].pop()), "frame 1, 'head': expected x, y, z, got a list of 2"),
+        (frames(lambda v: v[1].__setitem__(3, None)), "'head': expected x, y, z, got null"),
+        (frames(lambda v: v[1][3].__setitem__(0, "1")), "got \"'1'\""),
+        (frames(lambda v: v[1][3].__setitem__(0, None)), "got 'None'"),
+        (frames(lambda v: v[1][3].__setitem__(0, float("nan"))), "got 'nan'"),
+        (frames(lambda v: v[1][3].__setitem__(0, 10**400)), "got '1000"),
+        (frames(lambda v: v[1][3].__setitem__(0, 1e10)), "got '10000000000.0'"),
         (frames(lambda v: None), "has 2 frames where split.json says 2"),
-        (frames(lambda v: v.append(v[0])), "has 3 frames where split.json says 2"),
+        (frames(lambda v: v.append(v[0])), "expected 2 frames, as in split.json, got 3"),
     ],
 )  # fmt: skip
 def test_broken_json(tmp_path: Path, text: str | bytes, said: str) -> None:
     made = nw_ucla_folder(tmp_path)
     write(tmp_path / FIRST, text)
     if said.endswith("2 frames where split.json says 2"):  # which is fine
-        assert len(load(f"nw-ucla:{tmp_path}")) == len(made)
+        assert len(load_dataset(f"nw-ucla:{tmp_path}")) == len(made)
         return
     with pytest.raises(TrellisError) as told:
-        load(f"nw-ucla:{tmp_path}")
+        load_dataset(f"nw-ucla:{tmp_path}")
     assert said in str(told.value) and "a01_s01_e00_v01.json" in str(told.value)
-    data = load(f"nw-ucla:{tmp_path}", skip_bad=True)
+    data = load_dataset(f"nw-ucla:{tmp_path}", skip_bad=True)
     assert [item.name for item in data.left_out] == ["a01_s01_e00_v01"]
     assert len(data) == len(made) - 1
 
@@ -142,14 +142,18 @@ def test_broken_json(tmp_path: Path, text: str | bytes, said: str) -> None:
 @pytest.mark.parametrize(
     ("change", "said", "left"),
     [
-        (lambda s: s["train"][0].pop("label"), "train[0] is", 1),
-        (lambda s: s["train"][0].update(label=11), "train[0] is", 1),
-        (lambda s: s["train"][0].update(label="1"), "train[0] is", 1),
-        (lambda s: s["train"][0].update(file_name="../../passwd"), "train[0] is", 1),
-        (lambda s: s["train"][0].update(file_name="a01_s09_e00_v01"), "there is no file", 1),
+        (lambda s: s["train"][0].pop("label"), "train[0]: expected a file_name", 1),
+        (lambda s: s["train"][0].update(label=11), "train[0]: expected a file_name", 1),
+        (lambda s: s["train"][0].update(label="1"), "train[0]: expected a file_name", 1),
+        (
+            lambda s: s["train"][0].update(file_name="../../passwd"),
+            "train[0]: expected a file_name",
+            1,
+        ),
+        (lambda s: s["train"][0].update(file_name="a01_s09_e00_v01"), "file not found", 1),
         (lambda s: s["val"].append(s["train"][0]), "val[10]: a01_s01_e00_v01 is listed twice", 1),
-        (lambda s: s["train"].append(7), "train[20] is '7'", 1),
-        (lambda s: s.pop("val"), "does not hold the lists", None),
+        (lambda s: s["train"].append(7), "train[20]: expected a file_name", 1),
+        (lambda s: s.pop("val"), "expected the lists", None),
     ],
 )
 def test_a_broken_list(
@@ -161,19 +165,19 @@ def test_a_broken_list(
     rows = sum(map(len, listed.values()))
     write(tmp_path / "split.json", json.dumps(listed))
     with pytest.raises(TrellisError) as told:
-        load(f"nw-ucla:{tmp_path}")
+        load_dataset(f"nw-ucla:{tmp_path}")
     assert said in str(told.value)
     if left is not None:
-        data = load(f"nw-ucla:{tmp_path}", skip_bad=True)
+        data = load_dataset(f"nw-ucla:{tmp_path}", skip_bad=True)
         assert len(data.left_out) == left and len(data) + left == rows
 
 
 def test_a_name_that_is_none_without_the_list(tmp_path: Path) -> None:
     made = nw_ucla_folder(tmp_path, split=False)
     write(tmp_path / "data/NW-UCLA/all_sqe/a07_s01_e00_v01.json", "{}")
-    with pytest.raises(TrellisError, match=r"a07_s01_e00_v01\.json is not called"):
-        load(f"nw-ucla:{tmp_path}")
-    data = load(f"nw-ucla:{tmp_path}", skip_bad=True)
+    with pytest.raises(TrellisError, match=r"a07_s01_e00_v01\.json: expected a name"):
+        load_dataset(f"nw-ucla:{tmp_path}")
+    data = load_dataset(f"nw-ucla:{tmp_path}", skip_bad=True)
     assert_same(data, made)
     assert data.layout == NW_UCLA and len(data.left_out) == 1
 
@@ -181,7 +185,7 @@ def test_a_name_that_is_none_without_the_list(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("protocol", "classes"), [(None, 14), ("14", 14), ("28", 28)])
 def test_shrec17_protocols(tmp_path: Path, protocol: str | None, classes: int) -> None:
     shrec17_folder(tmp_path)
-    data = load(f"shrec17:{tmp_path}", protocol=protocol)
+    data = load_dataset(f"shrec17:{tmp_path}", protocol=protocol)
     assert len(data.classes) == classes and data.layout == SHREC17
     [fold] = data.folds
     assert len(fold.train) == len(fold.test) == 28
@@ -194,12 +198,12 @@ def test_shrec17_protocols(tmp_path: Path, protocol: str | None, classes: int) -
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("1 1 1 1 1 1", "is not seven numbers"),
-        ("1 1 1 1 1 x 5", "is not seven numbers"),
-        ("15 1 1 1 1 1 5", "gesture 15, finger 1: they run to 14"),
-        ("1 3 1 1 1 1 5", "gesture 1, finger 3"),
-        ("1 1 9 1 1 1 5", "there is no file"),
-        ("1 1 1 1 2 1 5", "label 2 is tap"),
+        ("1 1 1 1 1 1", "expected seven numbers"),
+        ("1 1 1 1 1 x 5", "expected seven numbers"),
+        ("15 1 1 1 1 1 5", "got 15 and 1"),
+        ("1 3 1 1 1 1 5", "got 1 and 3"),
+        ("1 1 9 1 1 1 5", "file not found"),
+        ("1 1 1 1 2 1 5", "label 2 is grab here, but tap"),
         ("1 2 1 1 1 2 5", "gesture_1/finger_2/subject_1/essai_1 is listed twice"),
     ],
 )
@@ -209,9 +213,9 @@ def test_a_broken_line_of_shrec17(tmp_path: Path, line: str, said: str) -> None:
     _, *rest = listing.read_text().splitlines()
     write(listing, "\n".join([*rest, line]))
     with pytest.raises(TrellisError) as told:
-        load(f"shrec17:{tmp_path}")
+        load_dataset(f"shrec17:{tmp_path}")
     assert said in str(told.value)
-    data = load(f"shrec17:{tmp_path}", skip_bad=True)
+    data = load_dataset(f"shrec17:{tmp_path}", skip_bad=True)
     assert len(data.left_out) == 1
     assert len(data) + 1 == sum(map(len, SHREC17_ROWS.values()))
 
@@ -223,17 +227,17 @@ def test_a_whole_gesture_missing_from_the_lists(tmp_path: Path) -> None:
         lines = path.read_text().splitlines(keepends=True)
         write(path, "".join(line for line in lines if not line.startswith("3 ")))
     with pytest.raises(TrellisError, match="the label 3 has no recording"):
-        load(f"shrec17:{tmp_path}")
-    data = load(f"shrec17:{tmp_path}", skip_bad=True)
+        load_dataset(f"shrec17:{tmp_path}")
+    data = load_dataset(f"shrec17:{tmp_path}", skip_bad=True)
     assert len(data.classes) == 14 and [item.name for item in data.left_out] == ["label 3"]
 
 
 @pytest.mark.parametrize("kind", ["fpha", "sbu", "nw-ucla", "shrec17", "mtm1"])
 def test_a_folder_of_something_else(tmp_path: Path, kind: str) -> None:
     write(tmp_path / "holiday/beach.jpg", "sand")
-    with pytest.raises(TrellisError, match=r"is not what was expected: .* It holds holiday$"):
-        load(f"{kind}:{tmp_path}")
-    with pytest.raises(TrellisError, match="is a file"):
-        load(f"{kind}:{tmp_path / 'holiday/beach.jpg'}")
-    with pytest.raises(TrellisError, match="there is no folder"):
-        load(f"{kind}:{tmp_path / 'nowhere'}")
+    with pytest.raises(TrellisError, match=r": expected .*; it holds holiday$"):
+        load_dataset(f"{kind}:{tmp_path}")
+    with pytest.raises(TrellisError, match="got a file"):
+        load_dataset(f"{kind}:{tmp_path / 'holiday/beach.jpg'}")
+    with pytest.raises(TrellisError, match="folder not found"):
+        load_dataset(f"{kind}:{tmp_path / 'nowhere'}")

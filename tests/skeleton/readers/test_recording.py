@@ -38,19 +38,19 @@ def test_the_same_recording(tmp_path: Path, arrays: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("arrays", "said"),
     [
-        ({"frames": FRAMES, "lengths": [3, 1]}, "holds 2 recordings"),
-        ({"frames": np.stack([FRAMES] * 3), "lengths": [4, 4, 4]}, "holds 3 recordings"),
-        ({"frames": np.stack([FRAMES] * 3)}, "holds 3 recordings"),
-        ({"frames": FRAMES, "lengths": [3]}, "'lengths' add up to 3, and 'frames' has 4"),
-        ({"frames": FRAMES[0, 0], "lengths": [3]}, "'frames' is"),
-        ({"frames": FRAMES.ravel()}, "'frames' is"),
-        ({"frames": FRAMES.ravel(), "joints": ARM.joints}, "'frames' is"),
+        ({"frames": FRAMES, "lengths": [3, 1]}, "expected one recording, got 2"),
+        ({"frames": np.stack([FRAMES] * 3), "lengths": [4, 4, 4]}, "expected one recording, got 3"),
+        ({"frames": np.stack([FRAMES] * 3)}, "expected one recording, got 3"),
+        ({"frames": FRAMES, "lengths": [3]}, "'lengths' add up to 3, but 'frames' has 4"),
+        ({"frames": FRAMES[0, 0], "lengths": [3]}, "expected 'frames'"),
+        ({"frames": FRAMES.ravel()}, "expected 'frames'"),
+        ({"frames": FRAMES.ravel(), "joints": ARM.joints}, "expected 'frames'"),
         ({"frames": FRAMES, "joints": ["shoulder", "elbow", "foot"]}, "does not name 'hand'"),
         ({"frames": FRAMES[:, :2], "joints": ["shoulder", "elbow"]}, "does not name 'hand'"),
-        ({"frames": motion(4, 4), "joints": [*ARM.joints, "nose"]}, "no joint here: 'nose'"),
+        ({"frames": motion(4, 4), "joints": [*ARM.joints, "nose"]}, "unknown joints: 'nose'"),
         ({"frames": FRAMES, "joints": ["hand", "elbow", "hand"]}, "'hand' is named twice"),
-        ({"frames": FRAMES, "joints": ["hand"]}, "'joints' must be 3 names"),
-        ({"frames": FRAMES, "joints": [0, 1, 2]}, "'joints' must be 3 names"),
+        ({"frames": FRAMES, "joints": ["hand"]}, "expected 3 names in 'joints'"),
+        ({"frames": FRAMES, "joints": [0, 1, 2]}, "expected 3 names in 'joints'"),
         ({"frames": FRAMES[:0], "joints": ARM.joints}, "has no frames"),
     ],
 )
@@ -60,7 +60,7 @@ def test_what_is_not_one_recording(tmp_path: Path, arrays: dict[str, Any], said:
     with pytest.raises(TrellisError) as told:
         read_recording(path, ARM)
     assert str(path) in str(told.value) and said in str(told.value)
-    assert ("holds" in said) == (f"--data npz:{path}" in str(told.value))
+    assert ("one recording" in said) == (f"--data npz:{path}" in str(told.value))
 
 
 def test_a_number_that_is_none_is_told_by_the_name_its_own_file_gives(tmp_path: Path) -> None:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .write import Exported, export_c
+from .write import CExport, export_c
 
-__all__ = ["Exported", "export_c"]
+__all__ = ["CExport", "export_c"]

@@ -12,6 +12,7 @@ import numpy as np
 from torch import nn
 
 from ...files import check_writable, replacing
+from ..exporters import register_exporter
 from ..format.write import to_bytes
 from ..prepare import made, prepared
 from ..recording import Recording, cosine_table, waves, work
@@ -161,7 +162,7 @@ FILES = ("model.h", "model.c", "main.c", "README.md", "model.trellis")
 
 
 @dataclass(frozen=True)
-class Exported:
+class CExport:
     """What was written: where, and how large it is on a device."""
 
     folder: Path
@@ -180,7 +181,7 @@ class Exported:
         )
 
 
-def write_c(tables: Tables, folder: str | os.PathLike[str]) -> Exported:
+def write_c(tables: Tables, folder: str | os.PathLike[str]) -> CExport:
     """Write tables as C. The folder is made if need be; its other files are left alone."""
     texts = (header(tables), source(tables), program(tables), readme(tables))
     contents = [*(text.encode() for text in texts), to_bytes(tables)]
@@ -191,7 +192,7 @@ def write_c(tables: Tables, folder: str | os.PathLike[str]) -> Exported:
         with replacing(*paths) as drafts:
             for draft, content in zip(drafts, contents, strict=True):
                 draft.write_bytes(content)
-    return Exported(
+    return CExport(
         path, tables.weights, tables.units, tables.uses, len(contents[-1]), flash(tables),
         4 * (tables.size + tables.output_units),
     )  # fmt: skip
@@ -212,11 +213,12 @@ def flash(tables: Tables) -> int:
     return total
 
 
+@register_exporter("c")
 def export_c(
     model: nn.Module | Tables, example_inputs: Any, folder: str | os.PathLike[str], *,
     values: str = "fp32", data: Any = None, classes: Sequence[str] | None = None,
     recording: Recording | None = None,
-) -> Exported:  # fmt: skip
+) -> CExport:  # fmt: skip
     """Write a model as C99 that runs anywhere: no allocation, no dependency, tables in flash.
 
     The model may be masked, baked or compacted. ``values`` is how weights are stored: ``"fp32"``,

@@ -17,7 +17,7 @@ from ...finite import check_model, check_outputs
 from ...graph.steps import leaves
 from ...graph.trellis import Trellis, spec, trace, unwrapped
 from ...masks import Masks, plain
-from .kept import Kept
+from .axis_places import AxisPlaces
 from .module import Compacted
 from .program import NoOperation, Program, Ref
 from .reading import Network, read
@@ -70,7 +70,7 @@ def _tensors(result: Any) -> list[Tensor]:
 # What stays though nothing lives in it, in words.
 
 
-def left_alone(network: Network, kept: Kept, relations: dict[str, Relation]) -> list[str]:
+def left_alone(network: Network, kept: AxisPlaces, relations: dict[str, Relation]) -> list[str]:
     """Layers out of whose weights not all is taken that could be, with the operation that is in
     the way."""
     found: dict[str, None] = {}
@@ -86,7 +86,7 @@ def left_alone(network: Network, kept: Kept, relations: dict[str, Relation]) -> 
     return list(found)
 
 
-def stays(network: Network, kept: Kept, relations: dict[str, Relation]) -> list[Stay]:
+def stays(network: Network, kept: AxisPlaces, relations: dict[str, Relation]) -> list[Stay]:
     """Units of layers that stay though nothing lives in them, counted by reason."""
     found: dict[tuple[str, str], int] = {}
     for name, relation in relations.items():
@@ -106,9 +106,9 @@ def stays(network: Network, kept: Kept, relations: dict[str, Relation]) -> list[
 # Running the relations until nothing changes: the least that can stay.
 
 
-def closed(network: Network, relations: Mapping[str, Relation], whole: str | None) -> Kept:
+def closed(network: Network, relations: Mapping[str, Relation], whole: str | None) -> AxisPlaces:
     """What stays of every axis of every value. ``whole``: a reason for everything to."""
-    kept = Kept(network)
+    kept = AxisPlaces(network)
     for name in network.inputs:
         if name in network.values:
             for axis in range(len(network.values[name].shape)):
@@ -146,7 +146,7 @@ def _tied(network: Network) -> list[list[str]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _close(kept: Kept, relations: Mapping[str, Relation], tied: list[list[str]]) -> None:
+def _close(kept: AxisPlaces, relations: Mapping[str, Relation], tied: list[list[str]]) -> None:
     readers: dict[str, list[Relation]] = {}
     for relation in relations.values():
         for name in relation.touched():
@@ -249,7 +249,7 @@ def _only_needed(network: Network) -> None:
     network.ops = list(program.ops)
 
 
-def _written(network: Network, kept: Kept, relations: dict[str, Relation]) -> Compacted:
+def _written(network: Network, kept: AxisPlaces, relations: dict[str, Relation]) -> Compacted:
     pruned = set() if network.fixed else _pruned(network, relations)
     writer = Writer(network, kept, pruned)
     for name in network.inputs:

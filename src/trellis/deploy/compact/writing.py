@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .kept import Kept
+from .axis_places import AxisPlaces
 from .program import Held, Op, Ref, replaced
 from .reading import Network, Value
 
@@ -30,7 +30,7 @@ class Writer:
     """Collects operations and tensors. ``places`` maps each value of the old network to what
     stands for it in the new one: the same, at the places that stay."""
 
-    def __init__(self, network: Network, kept: Kept, pruned: set[str]) -> None:
+    def __init__(self, network: Network, kept: AxisPlaces, pruned: set[str]) -> None:
         self.network, self.kept, self.pruned = network, kept, pruned
         self.ops: list[Op] = []
         self.held: dict[str, Tensors] = {}

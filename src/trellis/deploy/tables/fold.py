@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .activation import NONE
-from .network import Block, Flags, Ids, Network, coalesce, flat
+from .network import Flags, Ids, Network, RowBlock, coalesce, flat
 
 
 def fold(net: Network) -> None:
@@ -47,7 +47,7 @@ class _Fate:
             np.add.at(readers, flat(signal), 1)
         self.readers = readers
 
-    def settle(self, block: Block) -> None:
+    def settle(self, block: RowBlock) -> None:
         """Note of a finished block which units are constants, copies or plain sums."""
         span = slice(block.first, block.first + block.rows)
         if block.kind != "max":
@@ -58,7 +58,7 @@ class _Fate:
             self.linear[span] = plain & (block.fan > 0)
             self.single[span] = plain & block.wiring & (block.fan == 1)
 
-    def constants(self, block: Block) -> None:
+    def constants(self, block: RowBlock) -> None:
         fixed = self.constant[block.reads]
         if not fixed.any():
             return
@@ -66,13 +66,13 @@ class _Fate:
         np.add.at(block.bias, row[fixed], block.weights[fixed] * self.value[block.reads[fixed]])
         self._keep(block, row, ~fixed)
 
-    def _keep(self, block: Block, row: Ids, kept: Flags) -> None:
+    def _keep(self, block: RowBlock, row: Ids, kept: Flags) -> None:
         block.reads, block.weights, row = block.reads[kept], block.weights[kept], row[kept]
         if block.others is not None:
             block.others = block.others[kept]
         block.starts = np.searchsorted(row, np.arange(block.rows + 1)).astype(np.int64)
 
-    def inline(self, block: Block) -> None:
+    def inline(self, block: RowBlock) -> None:
         through = self.single[block.reads]
         if block.wiring:
             through |= self.linear[block.reads] & (self.readers[block.reads] == 1)
@@ -99,7 +99,7 @@ class _Fate:
         block.starts = np.searchsorted(every[order], np.arange(block.rows + 1)).astype(np.int64)
         coalesce(block)
 
-    def copies(self, block: Block) -> None:
+    def copies(self, block: RowBlock) -> None:
         """A maximum or a product reads what was merely copied where it lay before."""
         block.reads = self._origin(block.reads)
         if block.others is not None:
@@ -115,7 +115,7 @@ class _Fate:
                 reads[at] = source.reads[term]
         return reads
 
-    def halve(self, block: Block) -> None:
+    def halve(self, block: RowBlock) -> None:
         """A product of which one side is always a constant is a sum; with zero, nothing."""
         assert block.others is not None
         zero = self.constant & (self.value == 0)

@@ -22,8 +22,8 @@ from ...graph.trellis import as_inputs, one_sample, unwrapped
 from . import rules as _rules  # noqa: F401  (registers the lowerings)
 from .fold import fold
 from .form import Step, Tables
-from .layout import Groups, keep_live, laid_out, units_of
-from .network import LOWERINGS, Block, Ids, Network, Signal, flat
+from .memory_layout import Groups, keep_live, laid_out, units_of
+from .network import LOWERINGS, Ids, Network, RowBlock, Signal, flat
 from .slabs import cut
 
 # One unit in, the same unit out.
@@ -228,7 +228,7 @@ def tables(model: nn.Module, example_inputs: Any) -> Tables:
     )  # fmt: skip
 
 
-def _step(block: Block, groups: Groups, address: Ids) -> Step:
+def _step(block: RowBlock, groups: Groups, address: Ids) -> Step:
     dots = block.kind == "dot"
     empty = np.zeros(0, np.int64)
     return Step(

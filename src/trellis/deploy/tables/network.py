@@ -57,7 +57,7 @@ class Signal:
 
 
 @dataclass(eq=False)
-class Block:
+class RowBlock:
     """Units made by one operation. Unit ``first + i`` is, with j over ``starts[i:i+2]``,
 
     ==========  ======================================================
@@ -104,7 +104,7 @@ class Network:
     """Collects blocks in order of evaluation; the first units are the inputs."""
 
     def __init__(self) -> None:
-        self.blocks: list[Block] = []
+        self.blocks: list[RowBlock] = []
         self.units = 0
         self.inputs: list[Signal] = []
         self.outputs: list[Signal] = []
@@ -171,7 +171,7 @@ class Network:
         order = np.argsort(rows, kind="stable")
         starts = np.searchsorted(rows[order], np.arange(n + 1)).astype(np.int64)
         full = np.asarray(bias, np.float64)
-        block = Block(
+        block = RowBlock(
             kind, self.units, tuple(shape), starts, reads[order].astype(np.int64),
             np.asarray(weights, np.float64)[order],
             np.full(n, float(full)) if full.ndim == 0 else full, act, wiring,
@@ -189,7 +189,7 @@ def flat(x: Signal) -> Ids:
     return ids
 
 
-def coalesce(block: Block) -> None:
+def coalesce(block: RowBlock) -> None:
     """Add up the weights of terms that read the same unit into the same row; drop zeros."""
     rows = block.row_of_term
     order = np.lexsort((block.reads, rows))

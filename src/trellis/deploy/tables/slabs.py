@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from .activation import NONE
-from .network import Block, Flags, Ids, Network, Reals
+from .network import Flags, Ids, Network, Reals, RowBlock
 
 SLAB = 4096  # units of a part, or more
 _WORTH = 16  # terms that a row needs in every part, for its sum to be split
@@ -38,7 +38,7 @@ def cut(net: Network) -> None:
     net.blocks = done
 
 
-def _parts(block: Block, rest: list[Block]) -> tuple[Ids, Ids, int] | None:
+def _parts(block: RowBlock, rest: list[RowBlock]) -> tuple[Ids, Ids, int] | None:
     """Which part each row of a block belongs to, and each of its only reader, the next block."""
     low, high = block.first, block.first + int(np.prod(block.shape))
     if block.rows < 2 * SLAB:
@@ -78,7 +78,9 @@ def _dimension(at: tuple[Ids, ...], rows: Ids, weights: Reals, count: int) -> in
     return None
 
 
-def _partial(block: Block, source: Block, part: Ids, count: int, later: list[Block]) -> list[Block]:
+def _partial(
+    block: RowBlock, source: RowBlock, part: Ids, count: int, later: list[RowBlock]
+) -> list[RowBlock]:
     """A sum over all parts of ``source`` as one sum a part, each adding to the one before."""
     low, high = source.first, source.first + int(np.prod(source.shape))
     if block.kind != "sum" or len(block.reads) < _WORTH * count * block.rows:
@@ -89,12 +91,12 @@ def _partial(block: Block, source: Block, part: Ids, count: int, later: list[Blo
     part_of = np.zeros(high - low, np.int64)
     part_of[source.places] = part
     of_term, row = part_of[block.reads - low], block.row_of_term
-    made: list[Block] = []
+    made: list[RowBlock] = []
     for number in range(count):
         mine = of_term == number
         starts = np.searchsorted(row[mine], np.arange(block.rows + 1)).astype(np.int64)
         made.append(
-            Block(
+            RowBlock(
                 "sum",
                 block.first,
                 block.shape,
@@ -110,17 +112,17 @@ def _partial(block: Block, source: Block, part: Ids, count: int, later: list[Blo
     return made
 
 
-def _reads(block: Block, low: int, high: int) -> bool:
+def _reads(block: RowBlock, low: int, high: int) -> bool:
     found = bool(((block.reads >= low) & (block.reads < high)).any())
     if block.others is not None:
         found |= bool(((block.others >= low) & (block.others < high)).any())
     return found
 
 
-def _rows(block: Block, rows: Flags) -> Block:
+def _rows(block: RowBlock, rows: Flags) -> RowBlock:
     """Some rows of a block."""
     terms = np.repeat(rows, block.fan)
-    return Block(
+    return RowBlock(
         block.kind, block.first, block.shape, np.r_[0, np.cumsum(block.fan[rows])],
         block.reads[terms], block.weights[terms], block.bias[rows], block.act, block.wiring,
         None if block.others is None else block.others[terms], block.places[rows],

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .page import Clip, Scene
-from .write import Exported, export_wasm
+from .write import WasmExport, export_wasm
 
-__all__ = ["Clip", "Exported", "Scene", "export_wasm"]
+__all__ = ["Clip", "Scene", "WasmExport", "export_wasm"]

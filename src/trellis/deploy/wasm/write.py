@@ -12,6 +12,7 @@ from torch import nn
 
 from ...errors import TrellisError
 from ...files import check_writable, replacing
+from ..exporters import register_exporter
 from ..prepare import made, prepared
 from ..recording import Recording
 from ..tables.form import Tables
@@ -62,7 +63,7 @@ def readme(tables: Tables, size: int, page: bool) -> str:
 
 
 @dataclass(frozen=True)
-class Exported:
+class WasmExport:
     """What was written: where, and how many bytes it is."""
 
     folder: Path
@@ -88,7 +89,7 @@ class Exported:
 
 def write_wasm(
     tables: Tables, folder: str | os.PathLike[str], scene: Scene | None = None, title: str = ""
-) -> Exported:
+) -> WasmExport:
     """Build tables to WebAssembly. The folder is made if need be; other files are left alone."""
     if scene is not None:
         _check(tables, scene)
@@ -111,19 +112,20 @@ def write_wasm(
         with replacing(*paths) as drafts:
             for draft, content in zip(drafts, contents.values(), strict=True):
                 draft.write_bytes(content)
-    return Exported(
+    return WasmExport(
         path, tables.weights, tables.uses, len(wasm),
         len(contents["index.html"]) - recordings if scene is not None else None,
         recordings, len(scene.clips) if scene is not None else 0,
     )  # fmt: skip
 
 
+@register_exporter("wasm")
 def export_wasm(
     model: nn.Module | Tables, example_inputs: Any, folder: str | os.PathLike[str], *,
     values: str = "fp32", data: Any = None, classes: Sequence[str] | None = None,
     recording: Recording | None = None, scene: Scene | None = None,
     title: str = "A pruned network in the browser",
-) -> Exported:  # fmt: skip
+) -> WasmExport:  # fmt: skip
     """Write a model as WebAssembly, with a module that loads it and, for a `Scene`, a page.
 
     It is the C of `trellis.export_c`, built with SIMD by the ``ziglang`` package (or clang); model,

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..kept import Kept
+from ..axis_places import AxisPlaces
 from ..program import Op, Ref, replaced
 from ..reading import Network, Value
 from ..writing import Writer
@@ -37,7 +37,7 @@ class Aligned(Relation):
                 if label is not None:
                     self.ends.setdefault(label, []).append((name, axis))
 
-    def close(self, kept: Kept) -> None:
+    def close(self, kept: AxisPlaces) -> None:
         for label, ends in self.ends.items():
             if label in self.full:
                 for name, axis in ends:

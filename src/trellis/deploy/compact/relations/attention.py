@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ....graph.registry import aten
-from ..kept import Kept
+from ..axis_places import AxisPlaces
 from ..program import Op, Ref
 from ..reading import Network
 from ..writing import Writer
@@ -54,7 +54,7 @@ class Attention(Aligned):
                     self.full[f"mask{axis}"] = why
         self.q, self.k = q, k
 
-    def close(self, kept: Kept) -> None:
+    def close(self, kept: AxisPlaces) -> None:
         super().close(kept)
         # A constant that q and k make together cannot be put into a bias here.
         axis = len(self.value(self.q).shape) - 1

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ....graph.einsum import _labels
 from ....graph.registry import aten
-from ..kept import Codes, Kept
+from ..axis_places import AxisPlaces, Codes
 from ..program import Op, Ref, function, replaced
 from ..reading import Network
 from ..writing import Writer
@@ -70,7 +70,7 @@ class Contraction(Relation):
 
     # -- what stays ------------------------------------------------------------------------
 
-    def close(self, kept: Kept) -> None:
+    def close(self, kept: AxisPlaces) -> None:
         why = f"`{self.op.target.split('.')[1]}` ties it to live ones"
         for label, ends in self.ends.items():
             held = [end for end in ends if end[0] not in self.signals]
@@ -91,7 +91,7 @@ class Contraction(Relation):
                 for other, place in self.ends.get(self.labels(name)[axis], []):
                     kept.fill(other, place, "it is one with the batch")
 
-    def close_bias(self, kept: Kept, why: str) -> None:
+    def close_bias(self, kept: AxisPlaces, why: str) -> None:
         assert self.bias is not None
         shape, out = self.value(self.bias).shape, self.value(self.op.name).shape
         for axis, size in enumerate(shape):
@@ -102,7 +102,7 @@ class Contraction(Relation):
     def labels(self, name: str) -> tuple[str, ...]:
         return next(o.labels for o in self.operands if o.name == name)
 
-    def held_code(self, kept: Kept, label: str) -> Codes:
+    def held_code(self, kept: AxisPlaces, label: str) -> Codes:
         """What stays of a label: by the weights, else by the result, else by the signals."""
         ends = self.ends[label]
         held = [end for end in ends if end[0] not in self.signals]
@@ -110,7 +110,7 @@ class Contraction(Relation):
             held = [(self.op.name, self.out.index(label))]
         return kept.code(*(held or ends)[0])
 
-    def settle(self, kept: Kept) -> None:
+    def settle(self, kept: AxisPlaces) -> None:
         for label, ends in self.ends.items():
             code = self.held_code(kept, label) > 0
             for name, axis in ends:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ....graph.registry import aten
-from ..kept import NEEDED, Codes, Kept, product, projections
+from ..axis_places import NEEDED, AxisPlaces, Codes, product, projections
 from ..program import Op, Ref
 from ..reading import Network
 from ..writing import Writer
@@ -65,7 +65,7 @@ class Convolution(Biased):
     def inner(self) -> list[tuple[str, int]]:
         return [(self.w, 0)] if self.transposed else []
 
-    def close(self, kept: Kept) -> None:
+    def close(self, kept: AxisPlaces) -> None:
         for name in (self.x, self.w, self.op.name):
             for axis in range(len(self.value(name).shape)):
                 channels = axis == self.axis if name != self.w else axis < 2
@@ -79,7 +79,7 @@ class Convolution(Biased):
         kept.add(self.w, 1, heads if self.transposed else tails, GROUPS)
         kept.add(self.x, self.axis, product([g, tails]), GROUPS)
 
-    def parts(self, kept: Kept) -> tuple[Codes, Codes, Codes]:
+    def parts(self, kept: AxisPlaces) -> tuple[Codes, Codes, Codes]:
         """What stays of the groups, and of heads and tails in each."""
         g = np.zeros(self.groups, np.int32)
         heads, tails = np.zeros(self.heads, np.int32), np.zeros(self.tails, np.int32)
@@ -98,7 +98,7 @@ class Convolution(Biased):
                 part[0] = kept.reason(NEEDED)
         return g, heads, tails
 
-    def settle(self, kept: Kept) -> None:
+    def settle(self, kept: AxisPlaces) -> None:
         have = kept.places(self.x, self.axis)
         g, _, tails = self.parts(kept)
         code = product([g, tails]) > 0
@@ -113,7 +113,7 @@ class Convolution(Biased):
         wanted[self.axis] = np.flatnonzero(self.read(writer.kept)).tolist()
         return writer.narrowed(self.x, wanted)
 
-    def read(self, kept: Kept) -> Codes:
+    def read(self, kept: AxisPlaces) -> Codes:
         g, _, tails = self.parts(kept)
         return product([g, tails])
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ....graph.registry import aten
 from ....graph.rules.activation import NOT_ZERO_AT_ZERO, ZERO_AT_ZERO
-from ..kept import Kept
+from ..axis_places import AxisPlaces
 from ..program import Op, Ref
 from ..reading import Network
 from ..writing import Writer
@@ -68,7 +68,7 @@ class Halves(Relation):
         self.x = next(iter(op.refs()))
         self.axis = self.call["dim"] % len(self.value(self.x).shape)
 
-    def close(self, kept: Kept) -> None:
+    def close(self, kept: AxisPlaces) -> None:
         why = "a gated unit needs both its halves"
         half = self.value(self.op.name).shape[self.axis]
         for axis in range(len(self.value(self.x).shape)):
@@ -101,7 +101,7 @@ class Made(Relation):
     def touched(self) -> list[str]:
         return [self.op.name]
 
-    def close(self, kept: Kept) -> None:
+    def close(self, kept: AxisPlaces) -> None:
         for axis in self.value(self.op.name).open:
             kept.fill(self.op.name, axis, "its size is that of the batch")
 
@@ -136,7 +136,7 @@ def counted(op: Op, network: Network) -> Relation | None:
 class Counted(Relation):
     """The size of an axis: of one that stays open, so whole."""
 
-    def close(self, kept: Kept) -> None:
+    def close(self, kept: AxisPlaces) -> None:
         x = self.call["self"]
         assert isinstance(x, Ref)
         kept.fill(x.name, self.call["dim"] % len(self.value(x.name).shape), "its size is asked for")

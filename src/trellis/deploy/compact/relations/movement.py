@@ -11,7 +11,7 @@ import torch
 
 from ....graph.registry import aten
 from ....graph.simplify import groups
-from ..kept import Codes, Kept, product, projections
+from ..axis_places import AxisPlaces, Codes, product, projections
 from ..program import Op, Ref, function
 from ..reading import Network
 from ..writing import Writer
@@ -57,7 +57,7 @@ class Reshaped(Relation):
         runs = groups(tuple(old[a] for a in olds), tuple(new[a] for a in news)) if olds else []
         self.runs = [([olds[i] for i in a], [news[i] for i in b]) for a, b in runs]
 
-    def close(self, kept: Kept) -> None:
+    def close(self, kept: AxisPlaces) -> None:
         for name in (self.x, self.op.name):
             for axis in self.value(name).open:
                 kept.fill(name, axis, "it is one with the batch")
@@ -72,7 +72,7 @@ class Reshaped(Relation):
             ):
                 pass
 
-    def spread(self, kept: Kept, source: str, a: list[int], to: str, b: list[int]) -> bool:
+    def spread(self, kept: AxisPlaces, source: str, a: list[int], to: str, b: list[int]) -> bool:
         flat = product(kept.code(source, axis) for axis in a)
         sizes = [self.value(to).shape[axis] for axis in b]
         before = [kept.code(to, axis).copy() for axis in b]
@@ -137,7 +137,7 @@ class Taken(Relation):
     def touched(self) -> list[str]:
         return [self.x, self.op.name]
 
-    def close(self, kept: Kept) -> None:
+    def close(self, kept: AxisPlaces) -> None:
         why = "a slice of it is read beside live ones"
         for here, there in self.pairs:
             kept.tie([(self.x, here), (self.op.name, there)], why)
@@ -251,7 +251,7 @@ class Item(Relation):
     def touched(self) -> list[str]:
         return [self.op.name] if self.op.name in self.network.values else []
 
-    def close(self, kept: Kept) -> None:
+    def close(self, kept: AxisPlaces) -> None:
         for name in self.touched():
             for axis in range(len(self.value(name).shape)):
                 kept.fill(name, axis, "one of several results stays as it is")
@@ -274,7 +274,7 @@ class Parts(Relation):
     def touched(self) -> list[str]:
         return []
 
-    def close(self, kept: Kept) -> None:
+    def close(self, kept: AxisPlaces) -> None:
         """Nothing: the slices say themselves what they need."""
 
     def write(self, writer: Writer) -> Any:
@@ -298,7 +298,7 @@ class Joined(Relation):
         super().__init__(op, network)
         self.names, self.axis = names, axis
 
-    def close(self, kept: Kept) -> None:
+    def close(self, kept: AxisPlaces) -> None:
         why = "a concatenation needs the same width in all its parts"
         for axis in range(len(self.value(self.op.name).shape)):
             if axis != self.axis:

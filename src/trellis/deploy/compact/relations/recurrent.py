@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....graph.registry import aten
-from ..kept import Codes, Kept
+from ..axis_places import AxisPlaces, Codes
 from ..program import Op, Ref
 from ..reading import Network
 from ..writing import Writer
@@ -80,7 +80,7 @@ class Recurrent(Relation):
         """Of weights and biases, the rows of these units in all gates."""
         return np.tile(units, self.gates)
 
-    def _asked(self, kept: Kept) -> Bools:
+    def _asked(self, kept: AxisPlaces) -> Bools:
         """Hidden units, (layers · directions, H), that something else asks for."""
         found = np.zeros((len(self.cells), self.hidden), bool)
         for place, (into, own, *biases) in enumerate(self.cells):
@@ -117,7 +117,7 @@ class Recurrent(Relation):
                 stay |= _either(stay)
         return stay
 
-    def close(self, kept: Kept) -> None:
+    def close(self, kept: AxisPlaces) -> None:
         for name in (self.x, *self.states, *self.results.values()):
             for axis in range(2):
                 kept.fill(name, axis, "a recurrent layer goes through every step")
@@ -150,10 +150,10 @@ class Recurrent(Relation):
         some: Bools = (~zero).flatten(0, -2).any(0).numpy()
         return _either(self.read[into][self._rows(units)]) & some
 
-    def _add(self, kept: Kept, name: str, axis: int, places: Bools, why: str) -> None:
+    def _add(self, kept: AxisPlaces, name: str, axis: int, places: Bools, why: str) -> None:
         kept.add(name, axis, places.astype(np.int32), why)
 
-    def settle(self, kept: Kept) -> None:
+    def settle(self, kept: AxisPlaces) -> None:
         if self.directions == 1:
             return
         for layer in range(self.layers):
@@ -165,7 +165,7 @@ class Recurrent(Relation):
             more[np.flatnonzero(~places[few])[:short]] = 1
             kept.add(own[few], 1, more, _LIKE)
 
-    def dead(self, kept: Kept) -> int:
+    def dead(self, kept: AxisPlaces) -> int:
         """How many kept connections between units that stay are dead."""
         if all(self.value(name).constant for name in self.results.values()):
             return 0  # of all of it, constants are left
@@ -230,7 +230,7 @@ class Result(Relation):
     def touched(self) -> list[str]:
         return []
 
-    def close(self, kept: Kept) -> None:
+    def close(self, kept: AxisPlaces) -> None:
         """Nothing: see `Recurrent.close`."""
 
     def write(self, writer: Writer) -> Any:

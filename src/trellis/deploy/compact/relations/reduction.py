@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ....graph.registry import aten
-from ..kept import Kept
+from ..axis_places import AxisPlaces
 from ..program import Op
 from ..reading import Network
 from ..writing import Writer
@@ -69,7 +69,7 @@ class Total(Aligned):
         for axis in axes:
             self.ends.pop(str(axis))
 
-    def close(self, kept: Kept) -> None:
+    def close(self, kept: AxisPlaces) -> None:
         super().close(kept)
         for axis in self.axes:
             if axis in self.value(self.x).open:

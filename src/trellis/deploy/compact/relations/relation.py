@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..kept import Kept
+from ..axis_places import AxisPlaces
 from ..program import COUNTS, Call, Op
 from ..reading import Network, Value
 from ..writing import Writer
@@ -32,10 +32,10 @@ class Relation(ABC):
         return [name for name in dict.fromkeys(names) if name in self.network.values]
 
     @abstractmethod
-    def close(self, kept: Kept) -> None:
+    def close(self, kept: AxisPlaces) -> None:
         """Let more stay, where what stays already asks for it."""
 
-    def settle(self, kept: Kept) -> None:  # noqa: B027  (most have nothing to add)
+    def settle(self, kept: AxisPlaces) -> None:  # noqa: B027  (most have nothing to add)
         """Once nothing changes: let more stay where taking it out would gain nothing."""
 
     @abstractmethod
@@ -55,7 +55,7 @@ class Barrier(Relation):
         name = op.target.split(".")[1]
         self.why = why or f"compaction does not reach through `{name}`"
 
-    def close(self, kept: Kept) -> None:
+    def close(self, kept: AxisPlaces) -> None:
         for name in self.touched():
             for axis in range(len(self.value(name).shape)):
                 kept.fill(name, axis, self.why)

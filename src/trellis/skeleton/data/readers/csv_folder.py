@@ -1,10 +1,10 @@
-"""People's own recordings in a folder of CSV files: one recording a file, one frame a row.
+"""Your own recordings in a folder of CSV files: one recording per file, one frame per row.
 
-The label is the name of the folder a file is in, ``walk/3.csv``, or stands in ``labels.csv`` with
-the columns file, label and, optionally, split (train or test). Folders ``train/`` and ``test/``
-above the labels are a split too; where there is none, halves are drawn (see :mod:`.folds`).
-Columns are ``joint_x, joint_y, joint_z`` under a header, or plain numbers. An optional
-``layout.json`` names joints, parents and roots (see :mod:`.own_layout`).
+The label is the name of the file's folder, ``walk/3.csv``, or is listed in ``labels.csv`` with the
+columns file, label and, optionally, split (train or test). Folders ``train/`` and ``test/`` above
+the labels are a split too. Without a split, halves are drawn (see :mod:`.reading`). Columns are
+``joint_x, joint_y, joint_z`` under a header, or plain numbers. An optional ``layout.json`` names
+joints, parents and roots (see :mod:`.own_layout`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from ..layouts import Layout
 from .own_layout import own_layout, read_layout
 from .reading import Entry, Reading, drawn_halves, split
 from .recording import Recorded, arranged, read_table
+from .registry import register_reader
 from .text import at, brief, find, names, read_lines, separator, shown, subfolders
 
-# ``labels.csv``: which recording has which label, and on which side of the split it is.
+# ``labels.csv``: the label of each recording, and its side of the split.
 
 
 LABELS = "labels.csv"
@@ -34,7 +35,7 @@ _HEAD = ("file", "label", "split")
 
 @dataclass(frozen=True)
 class Listed:
-    """A recording by its name within the folder; ``side`` is train, test, or empty."""
+    """A recording, by its name within the folder; ``side`` is train, test, or empty."""
 
     name: str
     label: str
@@ -42,7 +43,7 @@ class Listed:
 
 
 def read_labels(folder: Path, reading: Reading, files: Iterable[str]) -> list[Listed]:
-    """What the list names, once each; ``files`` that it does not name are faults."""
+    """Read the list; a name that it repeats, or a file that it omits, is a fault."""
     path = folder / LABELS
     rows: dict[str, tuple[int, Listed]] = {}
     for number, row in _rows(path):
@@ -62,8 +63,8 @@ def read_labels(folder: Path, reading: Reading, files: Iterable[str]) -> list[Li
     if any(listed.side for _, listed in rows.values()):
         for name, (number, listed) in list(rows.items()):
             if not listed.side:
-                told = f"{at(path, number)}: {shown(name)} is to be neither trained nor tested on"
-                reading.fault(name, TrellisError(told))
+                told = f"{shown(name)} has no side of the split; write train or test"
+                reading.fault(name, TrellisError(f"{at(path, number)}: {told}"))
                 del rows[name]
     return [listed for _, listed in rows.values()]
 
@@ -88,24 +89,24 @@ _HEADS = (_HEAD, _HEAD[:2])
 def _listed(place: str, cells: list[str]) -> Listed:
     if len(cells) not in (2, 3) or not all(cells[:2]):
         raise TrellisError(
-            f"{place}: {brief(','.join(cells))} is not file,label or file,label,split"
+            f"{place}: expected file,label or file,label,split, got {brief(','.join(cells))}"
         )
     name = PurePosixPath(cells[0].replace("\\", "/"))
     if name.is_absolute() or ".." in name.parts or not name.parts or "\0" in cells[0]:
-        raise TrellisError(f"{place}: {brief(cells[0])} is not a file within this folder")
+        raise TrellisError(f"{place}: expected a file within this folder, got {brief(cells[0])}")
     side = cells[2].lower() if len(cells) == 3 else ""
     if side not in ("", *SIDES):
-        raise TrellisError(f"{place}: {brief(cells[2])} is no side of a split; train or test is")
+        raise TrellisError(f"{place}: expected train or test, got {brief(cells[2])}")
     if not side and name.parts[0] in SIDES:
         side = name.parts[0]
     return Listed(str(name), cells[1], side)
 
 
-PROTOCOLS = ("split",)
 LAYOUT = "layout.json"
 KINDS = (".csv", ".txt", ".tsv")
 
 
+@register_reader("csv", protocols=("split",), about="a folder of your own CSV files")
 def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
     folder = find(path, (), lambda folder: True, "a folder of CSV files, in one folder per label")
     if os.path.lexists(folder / LABELS):
@@ -144,7 +145,7 @@ def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
 def _recordings(
     folder: Path, entries: list[Entry], reading: Reading
 ) -> tuple[Layout, list[tuple[Entry, Frames]]]:
-    """All that fit one layout: that of ``layout.json``, or the one most files have."""
+    """Read the recordings of one layout: that of ``layout.json``, or the most frequent one."""
     layout = read_layout(folder / LAYOUT) if os.path.lexists(folder / LAYOUT) else None
     expected = None if layout is None else len(layout.joints)
     tables: dict[str, Recorded] = {}
@@ -177,7 +178,7 @@ def _by_folder(folder: Path, reading: Reading) -> Iterator[Listed]:
     for name in names(folder):
         if _is_recording(name) and not os.path.isdir(folder / name):
             told = (
-                f"{at(folder / name)} has no label: put it into a folder named after its label, "
+                f"{at(folder / name)} has no label; put it into a folder named after its label, "
                 f"or list it in {LABELS}"
             )
             reading.fault(name, TrellisError(told))
@@ -188,28 +189,28 @@ def _by_folder(folder: Path, reading: Reading) -> Iterator[Listed]:
             for label in subfolders(sub):
                 yield from _labelled(label, f"{sub.name}/{label.name}", sub.name, reading)
         else:
-            told = f"{at(sub)} is beside train/ and test/, and so in neither"
+            told = f"{at(sub)} lies beside train/ and test/; move it into one of them"
             reading.fault(sub.name, TrellisError(told))
 
 
 def _labelled(folder: Path, name: str, side: str, reading: Reading) -> Iterator[Listed]:
-    """The recordings in the folder of one label."""
+    """Yield the recordings in the folder of one label."""
     files = names(folder)
     if not files:
-        reading.fault(name, TrellisError(f"{at(folder)}: a label without recordings"))
+        reading.fault(name, TrellisError(f"{at(folder)}: the label has no recordings"))
     for file in files:
         if os.path.isdir(folder / file):
-            told = f"{at(folder / file)} is a folder; {shown(name)}/ should hold recordings alone"
+            told = f"{at(folder / file)}: expected only recordings in {shown(name)}/, got a folder"
             reading.fault(f"{name}/{file}", TrellisError(told))
         elif not _is_recording(file):
-            told = f"{at(folder / file)} is no recording; those end in {', '.join(KINDS)}"
+            told = f"{at(folder / file)}: expected a recording, which ends in {', '.join(KINDS)}"
             reading.fault(f"{name}/{file}", TrellisError(told))
         else:
             yield Listed(f"{name}/{file}", folder.name, side)
 
 
 def _files(folder: Path, depth: int, prefix: str = "") -> Iterator[str]:
-    """Names of the recordings within a folder; so deep and no deeper, whatever links do."""
+    """Yield the names of recordings within a folder, at most ``depth`` folders deep."""
     for name in names(folder):
         if os.path.isdir(folder / name):
             if depth > 1:

@@ -1,10 +1,10 @@
 """FPHA, first-person hand actions: 45 classes, 6 subjects, 21 joints in millimetres.
 
 ``Hand_pose_annotation_v1/Subject_1/open_juice_bottle/2/skeleton.txt`` and so on (some copies say
-``_v1_1``), with ``data_split_action_recognition.txt`` beside that folder. Only what the split lists
-is used: three sequences on disk are in neither half.
+``_v1_1``), with ``data_split_action_recognition.txt`` beside that folder. Only recordings that the
+split lists are read: three sequences on disk are in neither half.
 
-Protocols: ``1:1``, the split as it is; ``subjects``, each subject's sequences tested on in turn.
+Protocols: ``1:1``, the published split; ``subjects``, six folds, each tests on one subject.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from ....errors import TrellisError
 from ..dataset import Skeletons
 from ..layouts import FPHA
 from .reading import Entry, Meanings, Reading, held_out, split
+from .registry import register_reader
 from .text import at, beside, brief, find, fixed_frames, read_lines, subfolders
 
-PROTOCOLS = ("1:1", "subjects")
 FOLDERS = ("Hand_pose_annotation_v1", "Hand_pose_annotation_v1_1")
 SPLIT = "data_split_action_recognition.txt"
 _HEAD = re.compile(r"(Training|Test)\s+(\d{1,9})", re.ASCII)
 _ENTRY = re.compile(r"((Subject_\d+)/(?!\.)([^/\s\x00]+)/\d+)\s+(\d{1,4})", re.ASCII)
 
 
+@register_reader("fpha", protocols=("1:1", "subjects"), about="first-person hand actions")
 def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
     folder = find(
         path,
@@ -54,7 +55,7 @@ def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
 def _listed(
     listing: Path, folder: Path, protocol: str, meanings: Meanings, reading: Reading
 ) -> Iterator[tuple[str, Entry]]:
-    """What the split file lists, each with its place in it."""
+    """Yield what the split file lists, each with its place in the file."""
     side = ""
     promised: dict[str, int] = {}
     counted = {"Training": 0, "Test": 0}
@@ -65,17 +66,20 @@ def _listed(
         if head := _HEAD.fullmatch(line):
             side = head[1]
             if side in promised:
-                raise TrellisError(f"{place}: {side!r} has begun before")
+                raise TrellisError(f"{place}: duplicate section {side!r}")
             promised[side] = int(head[2])
             continue
         if not side:
-            raise TrellisError(f"{place}: {brief(line)} comes before 'Training N' or 'Test N'")
+            raise TrellisError(
+                f"{place}: expected 'Training N' or 'Test N' first, got {brief(line)}"
+            )
         counted[side] += 1
         try:
             entry = _ENTRY.fullmatch(line)
             if entry is None:
                 raise TrellisError(
-                    f"{place}: {brief(line)} is not like 'Subject_1/open_juice_bottle/2 0'"
+                    f"{place}: expected a line such as 'Subject_1/open_juice_bottle/2 0', got "
+                    f"{brief(line)}"
                 )
             name, subject, action, label = entry.groups()
             meanings.learn(int(label), action, place)
@@ -87,6 +91,6 @@ def _listed(
     for side, count in counted.items():
         if promised.get(side) != count:
             raise TrellisError(
-                f"{at(listing)} promises {promised.get(side, 0)} lines under {side!r} and has "
-                f"{count}: is it whole?"
+                f"{at(listing)}: expected {promised.get(side, 0)} lines under {side!r}, got "
+                f"{count}; is the file complete?"
             )

@@ -1,11 +1,10 @@
 """MTM-1 hand motions: 14 videos of assembly work, MediaPipe's 21 hand joints, a label a frame.
 
-``graphdata/0_..._original.csv`` and so on, the number in front being the video's. Contiguous frames
-with one label make a recording. Frames in which no hand was found are all zeros: they are dropped
-after that, and recordings with fewer than four frames left are too short to show a motion. Those
-are left out and counted, whether or not bad files are skipped.
+``graphdata/0_..._original.csv`` and so on; the first number is the video's. Contiguous frames with
+one label make a recording. Frames without a hand are all zeros and are dropped. Recordings with
+fewer than four frames left are left out and counted, whether or not bad files are skipped.
 
-Protocol: ``videos``, 6, 12 and 20 to test on.
+Protocol: ``videos``. Videos 6, 12 and 20 are for testing.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from ....errors import TrellisError
 from ..dataset import Frames, LeftOut, Skeletons
 from ..layouts import MEDIAPIPE_HAND
 from .reading import Entry, Reading, split
+from .registry import register_reader
 from .text import at, brief, find, names, numbers, points, read_lines, shown
 
-PROTOCOLS = ("videos",)
 CLASSES = ("Negative", "Reach", "Grasp", "Move", "Position", "Release")
 TEST = (6, 12, 20)
 SHORTEST = 4  # frames
@@ -34,6 +33,7 @@ _ROW = re.compile(rf"\d+((?:,{_CELL}){{{len(MEDIAPIPE_HAND.joints)}}}),([^,\"]*)
 _PUNCTUATION = str.maketrans("", "", '"() ')
 
 
+@register_reader("mtm1", protocols=("videos",), about="MTM-1 hand motions")
 def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
     folder = find(
         path,
@@ -61,8 +61,8 @@ def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
             name = f"{video.name}:{first}"
             if len(segment) < SHORTEST:
                 why = (
-                    f"this segment is too short: {len(segment)} frames with a hand, and "
-                    f"{SHORTEST} are the least"
+                    f"this segment is too short: {len(segment)} frames with a hand; expected at "
+                    f"least {SHORTEST}"
                 )
                 reading.left_out.append(LeftOut(shown(name), why))
             else:
@@ -77,7 +77,7 @@ def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
 
 
 def segments(labels: Sequence[int], frames: Frames) -> Iterator[tuple[int, int, Frames]]:
-    """(line of its first frame, label, frames with a hand) for each run of one label."""
+    """Yield (line of its first frame, label, frames with a hand) for each run of one label."""
     seen = (frames != 0).any(axis=(1, 2))
     start = 0
     for label, run in groupby(labels):
@@ -87,12 +87,12 @@ def segments(labels: Sequence[int], frames: Frames) -> Iterator[tuple[int, int, 
 
 
 def read_video(path: Path) -> tuple[list[int], Frames]:
-    """A label for each frame, and (frames, 21, 3)."""
+    """Return the label of each frame, and the frames (frames, 21, 3)."""
     head, *lines = read_lines(path)
     if tuple(head.split(",")) != HEAD:
         raise TrellisError(
-            f"{at(path, 1)}: the columns are {brief(head)}; a number, {len(HEAD) - 2} joints from "
-            "WRIST to PINKY_TIP, and LABEL are expected"
+            f"{at(path, 1)}: expected the columns number, {len(HEAD) - 2} joints from WRIST to "
+            f"PINKY_TIP, and LABEL, got {brief(head)}"
         )
     if not lines:
         raise TrellisError(f"{at(path)} has no frames")
@@ -101,12 +101,12 @@ def read_video(path: Path) -> tuple[list[int], Frames]:
         row = _ROW.fullmatch(line.strip())
         if row is None:
             raise TrellisError(
-                f"{at(path, number)}: {brief(line)} is not a number, "
-                f'{len(HEAD) - 2} joints such as "(0.5, 0.3, -0.1)", and a label'
+                f"{at(path, number)}: expected a number, {len(HEAD) - 2} joints such as "
+                f'"(0.5, 0.3, -0.1)", and a label, got {brief(line)}'
             )
         if row[2] not in CLASSES:
             raise TrellisError(
-                f"{at(path, number)}: {brief(row[2])} is no label; there are {', '.join(CLASSES)}"
+                f"{at(path, number)}: unknown label {brief(row[2])}; known: {', '.join(CLASSES)}"
             )
         labels.append(CLASSES.index(row[2]))
         cells.append(row[1][1:].translate(_PUNCTUATION))

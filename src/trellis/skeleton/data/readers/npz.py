@@ -1,4 +1,4 @@
-"""People's own recordings in one ``.npz`` file of numpy's.
+"""Your own recordings in one ``.npz`` file of numpy.
 
 ===========  ====================================================================================
 ``frames``   (all frames, joints, 3), recording after recording; or, padded at the end,
@@ -37,19 +37,20 @@ from ..dataset import Frames, Skeletons
 from ..layouts import Layout
 from .own_layout import check_names, own_layout
 from .reading import FEWER, Entry, Reading, drawn_halves, split
+from .registry import register_reader
 from .text import LARGEST as FARTHEST
 from .text import at, brief, read_bytes
 
-PROTOCOLS = ("split",)
 OF_LAYOUT = ("parents", "roots", "mirror", "body")
 ARRAYS = ("frames", "lengths", "labels", "classes", "test", "joints", *OF_LAYOUT)
 
-LARGEST_LIST = LARGEST >> 6  # bytes of an array that is made a list of
+LARGEST_LIST = LARGEST >> 6  # bytes of an array that becomes a list
 MOST_ITEMS = 1 << 22
 
 Arrays = Mapping[str, NDArray[Any]]
 
 
+@register_reader("npz", protocols=("split",), about="your own recordings in one .npz file")
 def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
     arrays = read_arrays(path, ("frames", "lengths", "labels"))
     pieces = recordings(path, arrays)
@@ -58,12 +59,12 @@ def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
     test = arrays.get("test")
     plain = test is None or (test.shape == (len(pieces),) and test.dtype.kind in "biuf")
     if test is not None and not (plain and np.isin(test, (0, 1)).all()):
-        raise TrellisError(f"{at(path)}: 'test' must say true or false for each recording")
+        raise TrellisError(f"{at(path)}: expected true or false for each recording in 'test'")
     entries: list[Entry] = []
     places: Counter[int] = Counter()
     for number, label in enumerate(labels):
         if label is None:
-            told = f"{at(path)}: the label of recording {number} is in none of the classes"
+            told = f"{at(path)}: the label of recording {number} is not in 'classes'"
             reading.fault(f"recording {number}", TrellisError(told))
         else:
             group = f"{names[label]} {places[label]}"  # counted before any is left out
@@ -115,19 +116,19 @@ def read_arrays(path: Path, needed: tuple[str, ...]) -> dict[str, NDArray[Any]]:
         ) from None
     for name in needed:
         if name not in found:
-            raise TrellisError(f"{at(path)} has no array {name!r}; it has {others or 'none'}")
+            raise TrellisError(f"{at(path)} has no array {name!r}; it has {others or 'no arrays'}")
     return found
 
 
 def _check_sizes(path: Path, stored: Sequence[zipfile.ZipInfo]) -> None:
-    """What the zip's directory says of its arrays, before any is unpacked."""
+    """Check the sizes in the zip's directory, before any array is unpacked."""
     check_bytes(sum(info.file_size for info in stored), f"{at(path)}, unpacked", FEWER)
 
 
 def _array(path: Path, file: zipfile.ZipFile, stored: zipfile.ZipInfo, name: str) -> NDArray[Any]:
-    """One array, once its header is seen to ask for no more than the file holds."""
+    """Read one array, after a check that its header asks for no more than the file holds."""
     if not stored.filename.endswith(".npy"):
-        raise TrellisError(f"{at(path)}: {name!r} is no array of numpy's")
+        raise TrellisError(f"{at(path)}: expected {name!r} to be a numpy array")
     with file.open(stored) as member:
         version = npy.read_magic(member)
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
@@ -136,7 +137,7 @@ def _array(path: Path, file: zipfile.ZipFile, stored: zipfile.ZipInfo, name: str
     size = count * max(kind.itemsize, 1)
     if min(shape, default=0) < 0 or size > stored.file_size:
         raise TrellisError(
-            f"{at(path)}: {name!r} says that it is {kind} of shape {shape}, expected at most the "
+            f"{at(path)}: {name!r} claims to be {kind} of shape {shape}, expected at most the "
             f"{stored.file_size:,} bytes that it holds; write the file again with numpy.savez"
         )
     place = f"{at(path)}: {name!r}"
@@ -151,17 +152,17 @@ def _array(path: Path, file: zipfile.ZipFile, stored: zipfile.ZipInfo, name: str
 
 
 def recordings(path: Path, arrays: Arrays) -> list[NDArray[Any]]:
-    """``frames``, cut or stripped as ``lengths`` says."""
+    """Split ``frames`` into recordings, by ``lengths``."""
     frames, lengths = arrays["frames"], arrays["lengths"]
     if frames.ndim not in (3, 4) or frames.shape[-1] != 3 or frames.dtype.kind not in "fiu":
         raise TrellisError(
-            f"{at(path)}: 'frames' is {_kind(frames)}; (all frames, joints, 3) or, padded, "
-            "(recordings, time, joints, 3) numbers are expected"
+            f"{at(path)}: expected 'frames' of shape (all frames, joints, 3) or, padded, "
+            f"(recordings, time, joints, 3), got {_kind(frames)}"
         )
     if frames.shape[-2] == 0:
-        raise TrellisError(f"{at(path)}: 'frames' is {_kind(frames)}: there are no joints")
+        raise TrellisError(f"{at(path)}: 'frames' is {_kind(frames)}; there are no joints")
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 0).any():
-        raise TrellisError(f"{at(path)}: 'lengths' is {_kind(lengths)}; counts are expected")
+        raise TrellisError(f"{at(path)}: expected counts in 'lengths', got {_kind(lengths)}")
     sizes = [int(length) for length in lengths]
     if frames.ndim == 4:
         if len(sizes) != len(frames) or max(sizes, default=0) > frames.shape[1]:
@@ -172,7 +173,7 @@ def recordings(path: Path, arrays: Arrays) -> list[NDArray[Any]]:
         return [piece[:size] for piece, size in zip(frames, sizes, strict=True)]
     if sum(sizes) != len(frames):
         raise TrellisError(
-            f"{at(path)}: 'lengths' add up to {sum(sizes)}, and 'frames' has {len(frames)}"
+            f"{at(path)}: 'lengths' add up to {sum(sizes)}, but 'frames' has {len(frames)}"
         )
     ends = np.cumsum([0, *sizes])
     return [frames[start:stop] for start, stop in pairwise(ends)]
@@ -188,12 +189,14 @@ def _layout(path: Path, arrays: Arrays, count: int) -> Layout:
 
 
 def joint_names(path: Path, arrays: Arrays, count: int) -> list[str] | None:
-    """What the file calls the ``count`` joints of its frames, if it does."""
+    """Return the names of the ``count`` joints, or None if the file has none."""
     if "joints" not in arrays:
         return None
     joints = _items(path, "joints", arrays["joints"])
     if len(joints) != count or not all(isinstance(name, str) for name in joints):
-        raise TrellisError(f"{at(path)}: 'joints' must be {count} names, as 'frames' has")
+        raise TrellisError(
+            f"{at(path)}: expected {count} names in 'joints', one per joint of 'frames'"
+        )
     try:
         check_names(joints)
     except TrellisError as error:
@@ -202,17 +205,19 @@ def joint_names(path: Path, arrays: Arrays, count: int) -> list[str] | None:
 
 
 def _labels(path: Path, arrays: Arrays, count: int) -> tuple[list[str], list[int | None]]:
-    """Names of the classes, and the place of each recording's label among them."""
+    """Return the names of the classes, and the index of each recording's class."""
     labels = _items(path, "labels", arrays["labels"])
     if len(labels) != count:
-        raise TrellisError(f"{at(path)}: {len(labels)} 'labels' for {count} recordings")
+        raise TrellisError(
+            f"{at(path)}: expected {count} 'labels', one per recording, got {len(labels)}"
+        )
     if "classes" not in arrays:
         known = sorted(set(labels))
         places = {label: place for place, label in enumerate(known)}
         return [str(label) for label in known], [places[label] for label in labels]
     classes = [str(name) for name in _items(path, "classes", arrays["classes"])]
     if len(set(classes)) < len(classes):
-        raise TrellisError(f"{at(path)}: 'classes' names one twice")
+        raise TrellisError(f"{at(path)}: 'classes' holds a name twice")
     places = {name: place for place, name in enumerate(classes)}
     if arrays["labels"].dtype.kind in "iu":
         places = {place: place for place in range(len(classes))}
@@ -220,26 +225,25 @@ def _labels(path: Path, arrays: Arrays, count: int) -> tuple[list[str], list[int
 
 
 def _items(path: Path, name: str, array: NDArray[Any]) -> list[Any]:
-    """The strings or whole numbers of a list."""
+    """Return the strings or integers of an array of one dimension."""
     if array.ndim != 1 or array.dtype.kind not in "iuUS":
         raise TrellisError(
-            f"{at(path)}: {name!r} is {_kind(array)}; a list of strings or whole numbers is "
-            "expected"
+            f"{at(path)}: expected {name!r} to be a list of strings or integers, got {_kind(array)}"
         )
     try:
         items = list(array.tolist())
         if array.dtype.kind == "S":
             return [item.decode() for item in items]
         if array.dtype.kind == "U":
-            "".join(items).encode()  # half a pair cannot be printed
+            "".join(items).encode()  # lone surrogates cannot be printed
         return items
-    except (ValueError, SystemError):  # the last is of numpy, for a number that is no character
+    except (ValueError, SystemError):  # numpy raises SystemError for an invalid character
         text = "UTF-8" if array.dtype.kind == "S" else "Unicode"
         raise TrellisError(f"{at(path)}: {name!r} is not {text} text") from None
 
 
 def checked(path: Path, name: str, frames: NDArray[Any], joints: Sequence[str]) -> Frames:
-    """(frames, joints, 3), all numbers finite."""
+    """Return (frames, joints, 3) in float32; raise if a number is not finite."""
     if len(frames) == 0:
         raise TrellisError(f"{at(path)}: {name} has no frames")
     with np.errstate(invalid="ignore", over="ignore"):
@@ -249,7 +253,7 @@ def checked(path: Path, name: str, frames: NDArray[Any], joints: Sequence[str]) 
         frame, joint, axis = map(int, np.argwhere(bad)[0])
         raise TrellisError(
             f"{at(path)}: {name}, frame {frame}, {'xyz'[axis]} of {joints[joint]!r} is "
-            f"{frames[frame, joint, axis]}; a finite number within {FARTHEST:g} is expected"
+            f"{frames[frame, joint, axis]}; expected a finite number within {FARTHEST:g}"
         )
     return points
 

@@ -1,8 +1,8 @@
 """Northwestern-UCLA multi-view actions: 10 classes, 3 views, 20 Kinect joints in metres.
 
 ``data/NW-UCLA/all_sqe/a01_s01_e00_v01.json`` and so on (action, subject, repetition, view), and
-``split.json`` beside or above them. Copies without that file go by the names of the recordings:
-views 1 and 2 to train on, view 3 to test on, which is what it says.
+``split.json`` beside or above them. Without that file the names of the recordings give the same
+split: views 1 and 2 for training, view 3 for testing.
 
 Protocol: ``cross-view``.
 """
@@ -19,9 +19,9 @@ from ..dataset import Frames, Skeletons
 from ..layouts import NW_UCLA
 from .own_layout import json_frames, read_json
 from .reading import Entry, Reading, split
+from .registry import register_reader
 from .text import at, brief, find, names
 
-PROTOCOLS = ("cross-view",)
 CLASSES = (
     "pick up with one hand", "pick up with two hands", "drop trash", "walk around", "sit down",
     "stand up", "donning", "doffing", "throw", "carry",
@@ -31,6 +31,7 @@ SPLIT, RECORDINGS = "split.json", "all_sqe"
 _NAME = re.compile(r"a(\d\d)_s\d\d_e\d\d_v(0[123])", re.ASCII)
 
 
+@register_reader("nw-ucla", protocols=("cross-view",), about="Northwestern-UCLA multi-view actions")
 def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
     folder = find(
         path.parent if path.name == RECORDINGS else path,
@@ -63,7 +64,7 @@ def _listed(
     if not isinstance(sides, dict) or not all(
         isinstance(sides.get(side), list) for side in ("train", "val")
     ):
-        raise TrellisError(f"{at(listing)} does not hold the lists 'train' and 'val'")
+        raise TrellisError(f"{at(listing)}: expected the lists 'train' and 'val'")
     for side in ("train", "val"):
         for number, row in enumerate(sides[side]):
             place = f"{at(listing)}: {side}[{number}]"
@@ -75,8 +76,8 @@ def _listed(
                     yield place, Entry(name, recordings / f"{name}.json", label - 1, side)
                 case _:
                     told = (
-                        f"{place} is {brief(str(row))}; a file_name such as a01_s01_e00_v01, a "
-                        f"length and a label from 1 to {len(CLASSES)} are expected"
+                        f"{place}: expected a file_name such as a01_s01_e00_v01, a length and a "
+                        f"label from 1 to {len(CLASSES)}, got {brief(str(row))}"
                     )
                     reading.fault(f"{side}[{number}]", TrellisError(told))
 
@@ -86,7 +87,7 @@ def _by_name(recordings: Path, reading: Reading) -> Iterator[Entry]:
         name = file.removesuffix(".json")
         parts = _NAME.fullmatch(name)
         if parts is None or name == file or int(parts[1]) not in ACTIONS:
-            told = f"{at(recordings / file)} is not called as a01_s01_e00_v01.json is"
+            told = f"{at(recordings / file)}: expected a name such as a01_s01_e00_v01.json"
             reading.fault(file, TrellisError(told))
             continue
         side = "val" if parts[2] == "03" else "train"
@@ -100,6 +101,6 @@ def _frames(entry: Entry, length: int | None) -> Frames:
     found = json_frames(entry.path, value["skeletons"], NW_UCLA.joints)
     if length is not None and len(found) != length:
         raise TrellisError(
-            f"{at(entry.path)} has {len(found)} frames where {SPLIT} says {length}: is it whole?"
+            f"{at(entry.path)}: expected {length} frames, as in {SPLIT}, got {len(found)}"
         )
     return found

@@ -1,4 +1,4 @@
-"""Layouts of people's own recordings: from names, from ``layout.json``, or known by its joints."""
+"""Layouts of your own recordings: from joint names or ``layout.json``; recordings in JSON."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from .text import LARGEST, at, brief, read_bytes
 
 
 def read_json(path: Path) -> Any:
-    """Whatever a JSON file holds."""
+    """Return what a JSON file holds."""
     try:
         return json.loads(read_bytes(path).decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise TrellisError(f"{at(path)} is not UTF-8 text ({error.reason})") from None
+        raise TrellisError(f"{at(path)}: invalid UTF-8 text ({error.reason})") from None
     except json.JSONDecodeError as error:
-        raise TrellisError(f"{at(path, error.lineno)}: this is not JSON: {error.msg}") from None
-    except (ValueError, RecursionError) as error:  # numbers or nesting beyond all measure
-        raise TrellisError(f"{at(path)} is not JSON that can be read: {error}") from None
+        raise TrellisError(f"{at(path, error.lineno)}: invalid JSON: {error.msg}") from None
+    except (ValueError, RecursionError) as error:  # numbers too long, nesting too deep
+        raise TrellisError(f"{at(path)}: invalid JSON: {error}") from None
 
 
 def json_frames(path: Path, value: Any, joints: Sequence[str]) -> Frames:
-    """Lists of frames, of joints, of x y z -> (frames, joints, 3), every number in its place."""
+    """Convert nested lists to (frames, joints, 3); raise with the place that is wrong."""
     if not isinstance(value, list) or not value:
-        raise TrellisError(f"{at(path)}: {_kind(value)} where a list of frames is expected")
+        raise TrellisError(f"{at(path)}: expected a list of frames, got {_kind(value)}")
     try:
         found = np.array(value)
-    except (ValueError, OverflowError):  # ragged, or integers without end
+    except (ValueError, OverflowError):  # ragged, or integers that are too large
         found = np.array(None)
     whole = found.shape == (len(value), len(joints), 3) and found.dtype.kind in "if"
-    if whole and (np.abs(found) <= LARGEST).all():  # which nothing that is not finite is
+    if whole and (np.abs(found) <= LARGEST).all():  # false for NaN and infinity
         return found.astype(np.float32)
     for number, frame in enumerate(value):
         place = f"{at(path)}: frame {number}"
         if not isinstance(frame, list) or len(frame) != len(joints):
-            raise TrellisError(f"{place} is {_kind(frame)}; {len(joints)} joints are expected")
+            raise TrellisError(f"{place}: expected {len(joints)} joints, got {_kind(frame)}")
         for name, point in zip(joints, frame, strict=True):
             if not isinstance(point, list) or len(point) != 3:
-                raise TrellisError(f"{place}, {name!r} is {_kind(point)}; x, y, z are expected")
+                raise TrellisError(f"{place}, {name!r}: expected x, y, z, got {_kind(point)}")
             for coordinate in point:
                 number_like = isinstance(coordinate, int | float)
                 if (
@@ -55,10 +55,10 @@ def json_frames(path: Path, value: Any, joints: Sequence[str]) -> Frames:
                     or not (abs(coordinate) <= LARGEST)
                 ):
                     raise TrellisError(
-                        f"{place}, {name!r}: {brief(repr(coordinate))} is no finite number within "
-                        f"{LARGEST:g}"
+                        f"{place}, {name!r}: expected a finite number within {LARGEST:g}, got "
+                        f"{brief(repr(coordinate))}"
                     )
-    raise TrellisError(f"{at(path)}: these are not frames x {len(joints)} joints x 3 numbers")
+    raise TrellisError(f"{at(path)}: expected frames x {len(joints)} joints x 3 numbers")
 
 
 def _kind(value: Any) -> str:
@@ -68,7 +68,7 @@ def _kind(value: Any) -> str:
 
 
 KEYS = ("joints", "parents", "roots", "mirror", "body")
-NONE = (None, "", "-1")  # a list of -1 and names is, to numpy, a list of strings
+NONE = (None, "", "-1")  # no parent; numpy turns -1 among names into a string
 
 
 def own_layout(
@@ -78,9 +78,10 @@ def own_layout(
     mirror: Sequence[Any] | None = None,
     body: Sequence[Any] | None = None,
 ) -> Layout:
-    """Joints by name; all else by name or number; no parent is None, "" or −1.
+    """Make a layout from joint names; everything else is by name or number.
 
-    Without parents there are no bones, unless the names are those of a known layout.
+    None, "" and −1 mean no parent. Without parents there are no bones, unless the names are those
+    of a known layout.
 
     >>> own_layout(["shoulder", "hand"], [None, "shoulder"]).bones
     ((0, 1),)
@@ -105,7 +106,7 @@ def own_layout(
             return joint
         if joint in joints:
             return joints.index(joint)
-        raise TrellisError(f"{brief(str(joint))} is no joint; there are {', '.join(joints)}")
+        raise TrellisError(f"unknown joint {brief(str(joint))}; known: {', '.join(joints)}")
 
     return Layout(
         "own",
@@ -118,7 +119,7 @@ def own_layout(
 
 
 def check_names(joints: Sequence[str]) -> None:
-    """Raise where a joint has no name, or two have one."""
+    """Raise if a joint has no name, or two joints have the same."""
     if "" in joints:
         raise TrellisError(f"joint {joints.index('')} has no name")
     for place, name in enumerate(joints):
@@ -127,32 +128,32 @@ def check_names(joints: Sequence[str]) -> None:
 
 
 def read_layout(path: Path) -> Layout:
-    """A file such as ``{"joints": ["shoulder", "hand"], "parents": [null, "shoulder"]}``.
+    """Read a file such as ``{"joints": ["shoulder", "hand"], "parents": [null, "shoulder"]}``.
 
-    ``roots``, ``mirror`` and ``body`` may follow; or ``{"layout": "mediapipe-hand"}`` names a known
-    one.
+    ``roots``, ``mirror`` and ``body`` are optional. ``{"layout": "mediapipe-hand"}`` names a known
+    layout.
     """
     given = read_json(path)
     if isinstance(given, dict) and set(given) == {"layout"}:
         known = LAYOUTS.get(str(given["layout"]))
         if known is None:
             raise TrellisError(
-                f"{at(path)}: {brief(str(given['layout']))} is no layout; there are "
+                f"{at(path)}: unknown layout {brief(str(given['layout']))}; known: "
                 f"{', '.join(LAYOUTS)}"
             )
         return known
     if not isinstance(given, dict) or "joints" not in given or not set(given) <= set(KEYS):
         raise TrellisError(
-            f"{at(path)}: an object with 'joints', and perhaps 'parents', 'roots', 'mirror' and "
-            f"'body', is expected, or one with 'layout' alone"
+            f"{at(path)}: expected an object with 'joints' and, optionally, 'parents', 'roots', "
+            "'mirror' and 'body', or one with 'layout' alone"
         )
     for key, value in given.items():
         if not isinstance(value, list) or not all(
             isinstance(item, str | int | None) and not isinstance(item, bool) for item in value
         ):
-            raise TrellisError(f"{at(path)}: {key!r} must be a list of joints")
+            raise TrellisError(f"{at(path)}: expected a list of joints as {key!r}")
     if not all(isinstance(name, str) for name in given["joints"]):
-        raise TrellisError(f"{at(path)}: 'joints' must be a list of names")
+        raise TrellisError(f"{at(path)}: expected a list of names as 'joints'")
     try:
         return own_layout(**given)
     except TrellisError as error:

@@ -1,4 +1,4 @@
-"""Going through what a source lists: progress, what is left out, and the result."""
+"""What readers share: entries, folds, progress, bad recordings, and the result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..dataset import Fold, Frames, Indices, LeftOut, Skeletons
 from ..layouts import Layout
 from .text import shown
 
-# Ways of dividing recordings into those to train on and those to test on.
+# Folds: how recordings are divided into training and test recordings.
 
 
 Folds = tuple[Fold, ...]
@@ -33,7 +33,7 @@ _NUMBERED = re.compile(r"(.*?)([0-9]{1,18})([^0-9/]*)", re.DOTALL)
 
 
 def split(name: str, test: Sequence[bool]) -> Folds:
-    """One fold, as the source says.
+    """Return one fold; ``test`` says which recordings are test recordings.
 
     >>> split("given", [False, True, False])
     (Fold(name='given', train=array([0, 2]), test=array([1])),)
@@ -43,7 +43,7 @@ def split(name: str, test: Sequence[bool]) -> Folds:
 
 
 def held_out(groups: Sequence[str]) -> Folds:
-    """A fold for each group, in order of name, that tests on it and trains on the others.
+    """Return one fold per group, by name, that tests on the group and trains on the others.
 
     >>> [(fold.name, fold.test.tolist()) for fold in held_out(["anna", "bela", "anna"])]
     [('anna', [0, 2]), ('bela', [1])]
@@ -56,14 +56,12 @@ def held_out(groups: Sequence[str]) -> Folds:
 
 
 def drawn_halves(names: Sequence[str], labels: Indices) -> Folds:
-    """One fold, the same on every machine: each recording on the side that its name draws.
+    """Return one fold, drawn by a hash of each recording's name: the same on every machine.
 
-    Two in a row, ``wave/4.csv`` and ``wave/5.csv``, are on different sides, so numbered recordings
-    are halved. Any others fall by chance, and a class can come out lopsided. Where a side would
-    have less than a quarter of it, or none, recordings change sides, the first by name first. So
-    an added recording changes the side of at most one other, one of its own class, and of none
-    where what is drawn leaves a quarter on each side, before and after. A class of one recording
-    is trained on.
+    Consecutive numbers, ``wave/4.csv`` and ``wave/5.csv``, fall on different sides, so numbered
+    recordings are halved. Other names fall by chance. If a side would have less than a quarter of
+    a class, recordings change sides, in the order of their names. Adding a recording therefore
+    moves at most one other, of the same class. A class of one recording is trained on.
 
     >>> fold, = drawn_halves([f"wave/{number}.csv" for number in range(6)], np.zeros(6, np.int64))
     >>> len(fold.train), len(fold.test)
@@ -84,7 +82,7 @@ def drawn_halves(names: Sequence[str], labels: Indices) -> Folds:
 
 
 def _drawn(name: str) -> bool:
-    """Whether a recording of that name is to be tested on."""
+    """Return whether a recording of that name is a test recording."""
     before, number, after = _parts(name)
     toss = f"{before}{number // 2}{after}" if number >= 0 else name
     coin = sha256(normalize("NFC", toss).encode("utf-8", "backslashreplace")).digest()[0]
@@ -96,13 +94,16 @@ def _order(name: str) -> tuple[str, int, str, str]:
 
 
 def _parts(name: str) -> tuple[str, int, str]:
-    """A file's name around its last number, which is -1 where it has none."""
+    """Split a name around its last number, or -1 without one."""
     found = _NUMBERED.fullmatch(name)
     return (found[1], int(found[2]), found[3]) if found else (name, -1, "")
 
 
 def _where(chosen: ArrayLike) -> Indices:
     return np.flatnonzero(chosen).astype(np.int64)
+
+
+# One call of load_dataset.
 
 
 FEWER = "give fewer recordings, or fewer frames a second"
@@ -112,7 +113,14 @@ Divide = Callable[[Sequence[str], Indices], Folds]
 
 @dataclass(frozen=True)
 class Entry:
-    """A recording that a source lists: where it is, its class, and what its folds go by."""
+    """A recording that a source lists.
+
+    Attributes:
+        name: Its name within the source, unique.
+        path: The file that holds it.
+        label: Its class, an index into the reader's classes.
+        group: What the folds are made from: a side (train, test), a subject, a view.
+    """
 
     name: str
     path: Path
@@ -122,7 +130,17 @@ class Entry:
 
 @dataclass
 class Reading:
-    """One call of :func:`trellis.skeleton.load`: how it takes faults, and what it left out."""
+    """One call of `load_dataset`: what a reader needs besides the path and the protocol.
+
+    A reader lists its recordings as `Entry`, reads them with `frames` and returns `result`. A
+    recording that cannot be used raises `TrellisError`, or, with ``skip_bad``, is left out.
+
+    Attributes:
+        source: The source as it was given.
+        skip_bad: Whether bad recordings are left out instead of raising.
+        progress: Whether to show a progress bar on stderr.
+        left_out: What was left out so far, and why.
+    """
 
     source: str
     skip_bad: bool = False
@@ -130,13 +148,13 @@ class Reading:
     left_out: list[LeftOut] = field(default_factory=list)
 
     def fault(self, name: str, error: TrellisError) -> None:
-        """Something listed cannot be used: raise, or leave it out and go on."""
+        """Raise the error, or, with ``skip_bad``, leave out the recording ``name``."""
         if not self.skip_bad:
             raise error
         self.left_out.append(LeftOut(shown(name), str(error)))
 
     def once(self, entries: Iterable[tuple[str, Entry]]) -> list[Entry]:
-        """Without those listed twice; each entry comes with the place that lists it."""
+        """Drop entries that are listed twice; each comes with the place that lists it."""
         first: dict[str, tuple[str, Entry]] = {}
         for place, entry in entries:
             if entry.name in first:
@@ -147,17 +165,29 @@ class Reading:
         return [entry for _, entry in first.values()]
 
     def labelled(self, classes: Sequence[str], entries: Iterable[Entry], place: str) -> None:
-        """Every class has a recording, or is a fault: a label without data."""
+        """Report every class that has no recording, as `fault` does; ``place`` is the listing."""
         used = {entry.label for entry in entries}
         for label, name in enumerate(classes):
             if label not in used:
-                told = f"{place}: the label {shown(name)} has no recording"
+                told = f"{place}: the label {shown(name)} has no recordings"
                 self.fault(f"label {name}", TrellisError(told))
 
     def frames(
         self, entries: Sequence[Entry], read: Callable[[Entry], Frames]
     ) -> list[tuple[Entry, Frames]]:
-        """Read each; with a bar on stderr, where progress was asked for and somebody is there."""
+        """Read every entry.
+
+        Args:
+            entries: What the source lists.
+            read: Returns (frames, joints, 3) in float32 for an entry, or raises `TrellisError`.
+
+        Returns:
+            The entries that could be read, each with its frames.
+
+        Raises:
+            TrellisError: If ``read`` does and ``skip_bad`` is False, or if all recordings
+                together need too much memory.
+        """
         found = []
         screen = Console(stderr=True)
         with Progress(
@@ -181,13 +211,28 @@ class Reading:
         found: Found,
         classes: Sequence[str],
         layout: Layout,
-        folds: Divide,
+        folds: Divide | None = None,
     ) -> Skeletons:
-        """Put together what was read; ``folds`` makes them from the groups and the labels."""
+        """Put together what was read.
+
+        Args:
+            found: Entries with their frames, such as `frames` returns.
+            classes: The names of the classes, by label.
+            layout: The joints and bones of every recording.
+            folds: Makes the folds from the groups and the labels of the entries. By default about
+                half of each class is drawn for testing, by the names of the recordings.
+
+        Returns:
+            The set of recordings.
+
+        Raises:
+            TrellisError: If no recording could be read, if a fold has nothing to train or to test
+                on, or if a test class has no training recordings.
+        """
         if not found:
             why = f": {self.left_out[0].why}" if self.left_out else ""
             raise TrellisError(
-                f"{shown(self.source)}: not one recording could be used; "
+                f"{shown(self.source)}: no recording could be read; "
                 f"{len(self.left_out):,} left out{why}"
             )
         labels, made = _divided(found, folds)
@@ -200,7 +245,7 @@ class Reading:
                     raise TrellisError(
                         f"{shown(self.source)}: there is nothing to {side} on in the fold "
                         f"{fold.name!r} ({len(found):,} recordings read, {len(self.left_out):,} "
-                        "left out): every class wants a recording to train on and one to test on"
+                        "left out); give each class a training and a test recording"
                     )
         return Skeletons(
             source=self.source,
@@ -216,10 +261,10 @@ class Reading:
     def _untrained(
         self, found: Found, classes: Sequence[str], labels: Indices, made: Folds
     ) -> set[int]:
-        """Classes of recordings to test on of which there are none to train on: all faults.
+        """Return the test classes without training recordings; each recording is a fault.
 
-        Where each group is tested on in turn, by people say, a class that one alone has is part
-        of the protocol, and no fault.
+        With several folds, such as one per person, a class that only one person has belongs to
+        the protocol.
         """
         if len(made) != 1 or len(made[0].train) == 0:
             return set()
@@ -227,31 +272,33 @@ class Reading:
         for entry, _ in found:
             if entry.label in unknown:
                 told = (
-                    f"{shown(self.source)}: {shown(entry.name)} is to be tested on, and no "
-                    f"recording of its class, {shown(classes[entry.label])}, is there to train on: "
-                    "add some, or take the class out"
+                    f"{shown(self.source)}: the test recording {shown(entry.name)} is of the class "
+                    f"{shown(classes[entry.label])}, which has no training recordings; add some, "
+                    "or remove the class"
                 )
                 self.fault(entry.name, TrellisError(told))
         return unknown
 
 
-def _divided(found: Found, folds: Divide) -> tuple[Indices, Folds]:
+def _divided(found: Found, folds: Divide | None) -> tuple[Indices, Folds]:
     labels = np.array([entry.label for entry, _ in found], np.int64)
+    if folds is None:
+        return labels, drawn_halves([entry.name for entry, _ in found], labels)
     return labels, folds([entry.group for entry, _ in found], labels)
 
 
-# What the numbers mean that a listing gives as labels.
+# Labels that a listing gives as numbers.
 
 
 class Meanings:
-    """Labels and the actions they stand for, one to one, learnt line by line.
+    """Numeric labels and the names of their actions, one to one, collected line by line.
 
     >>> meanings = Meanings()
     >>> meanings.learn(0, "grab", "list:1"); meanings.learn(1, "tap", "list:2")
     >>> meanings.learn(1, "grab", "list:3")
     Traceback (most recent call last):
         ...
-    trellis.errors.TrellisError: list:3: label 1 is tap in list:2, and here grab
+    trellis.errors.TrellisError: list:3: label 1 is grab here, but tap in list:2
     >>> meanings.classes()
     ['grab', 'tap']
     """
@@ -261,21 +308,21 @@ class Meanings:
         self.labels: dict[str, tuple[int, str]] = {}
 
     def learn(self, label: int, action: str, place: str) -> None:
-        """Raise where the line contradicts one before."""
+        """Add a pair; raise if it contradicts an earlier line."""
         if self.actions.get(label, (action, ""))[0] != action:
             known, where = self.actions[label]
             raise TrellisError(
-                f"{place}: label {label} is {shown(known)} in {where}, and here {shown(action)}"
+                f"{place}: label {label} is {shown(action)} here, but {shown(known)} in {where}"
             )
         if self.labels.get(action, (label, ""))[0] != label:
             other, where = self.labels[action]
             raise TrellisError(
-                f"{place}: {shown(action)} has the label {other} in {where}, and here {label}"
+                f"{place}: {shown(action)} has the label {label} here, but {other} in {where}"
             )
         self.actions.setdefault(label, (action, place))
         self.labels.setdefault(action, (label, place))
 
     def classes(self, first: int = 0) -> list[str]:
-        """By label, from ``first`` to the largest; one that nobody named is its number."""
+        """Return names by label, from ``first`` to the largest; unnamed ones are numbers."""
         last = max(self.actions, default=first - 1)
         return [self.actions.get(n, (str(n), ""))[0] for n in range(first, last + 1)]

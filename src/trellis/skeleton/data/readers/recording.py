@@ -1,4 +1,4 @@
-"""One recording in a file of its own."""
+"""Read one recording from one file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .text import (
     split_cells,  # fmt: skip
 )
 
-UNUSED = ("", "frame", "time", "timestamp", "t", "index")  # columns that say when, not where
+UNUSED = ("", "frame", "time", "timestamp", "t", "index")  # columns without coordinates
 MOST_UNUSED = 8
 MOST_FRAMES = 1_000_000
 _COLUMN = re.compile(r"(.+)_([xyzXYZ])", re.ASCII | re.DOTALL)
@@ -35,7 +35,7 @@ _COLUMN = re.compile(r"(.+)_([xyzXYZ])", re.ASCII | re.DOTALL)
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """Frames, and the joints they are of where the file says so, at the place ``named``."""
+    """Frames, and their joints if the file names them, at the place ``named``."""
 
     frames: Frames
     joints: tuple[str, ...] | None = None
@@ -43,12 +43,21 @@ class Recorded:
 
 
 def read_recording(path: str | Path, layout: Layout) -> Frames:
-    """(frames, joints, 3) from a file, its joints put into the layout's order.
+    """Read one recording, its joints in the order of the layout.
 
-    ``.csv`` and ``.txt``: a frame a row; columns ``joint_x, joint_y, joint_z`` under a header, in
-    any order, or plain numbers in the layout's order, with or without a frame number before them.
-    ``.npz``: an array ``frames`` of one recording, and perhaps ``joints``, their names in its
-    order. ``.json``: lists of frames, alone or as ``skeletons``.
+    Args:
+        path: The file. ``.csv`` and ``.txt`` have one frame per row: columns ``joint_x, joint_y,
+            joint_z`` under a header, in any order, or plain numbers in the layout's order, with
+            or without a frame number first. ``.npz`` holds an array ``frames`` of one recording
+            and, optionally, ``joints``, their names in its order. ``.json`` holds lists of
+            frames, alone or as ``skeletons``.
+        layout: The joints of the recording.
+
+    Returns:
+        The frames, (frames, joints, 3), in float32.
+
+    Raises:
+        TrellisError: If the file cannot be read, or its joints are not those of the layout.
 
     >>> import tempfile
     >>> arm = Layout("arm", ("shoulder", "hand"), parents=(-1, 0))
@@ -77,16 +86,16 @@ def _read_npz(path: Path, layout: Layout) -> Recorded:
         count = arrays["lengths"].size if "lengths" in arrays else len(frames)
         if count != 1:
             raise TrellisError(
-                f"{at(path)} holds {count:,} recordings, and one is expected here: write --data "
-                f"npz:{at(path)} to test a model on all of them, or save one alone, its frames as "
-                "'frames' and no 'lengths'"
+                f"{at(path)}: expected one recording, got {count:,}; write --data npz:{at(path)} "
+                "to test a model on all of them, or save one alone, its frames as 'frames' and "
+                "no 'lengths'"
             )
         [frames] = recordings(path, {"lengths": np.array(frames.shape[1:2]), **arrays})
     count = frames.shape[1] if frames.ndim == 3 and "joints" in arrays else len(layout.joints)
     if frames.shape[1:] != (count, 3) or frames.dtype.kind not in "fiu":
         raise TrellisError(
-            f"{at(path)}: 'frames' is {frames.dtype} of shape {frames.shape}; (frames, {count}, 3) "
-            "numbers are expected of one recording"
+            f"{at(path)}: expected 'frames' of shape (frames, {count}, 3), got {frames.dtype} of "
+            f"shape {frames.shape}"
         )
     names = tuple(joint_names(path, arrays, count) or ())
     found = checked(path, "the recording", frames, names or layout.joints)
@@ -94,11 +103,11 @@ def _read_npz(path: Path, layout: Layout) -> Recorded:
 
 
 def read_table(path: Path, joints: int | None = None) -> Recorded:
-    """Rows of numbers, with or without a header; ``joints`` is how many there are, if known."""
+    """Read rows of numbers, with or without a header; ``joints`` is their count, if known."""
     lines = read_lines(path)
     long = next((n for n, line in enumerate(lines, 1) if _is_long(line)), None)
     if long is not None:
-        raise TrellisError(f"{at(path, long)}: a line of more than {LONGEST:,} bytes")
+        raise TrellisError(f"{at(path, long)}: the line has more than {LONGEST:,} bytes")
     rows = [(n, line) for n, line in enumerate(lines, 1) if not _is_blank(line)]
     if not rows:
         raise TrellisError(f"{at(path)} is empty")
@@ -116,9 +125,9 @@ def _unnamed(path: Path, rows: list[tuple[int, str]], width: int, joints: int | 
     if joints is None:
         if width % 3:
             raise TrellisError(
-                f"{at(path, rows[0][0])}: {width} numbers are not x y z of some joints; name the "
-                "columns joint_x,joint_y,joint_z in a header (and a frame number 'frame'), or add "
-                "a layout.json"
+                f"{at(path, rows[0][0])}: expected x y z of some joints, got {width} numbers; name "
+                "the columns joint_x,joint_y,joint_z in a header (and a frame number 'frame'), or "
+                "add a layout.json"
             )
         joints = width // 3
     numbered = int(width == 3 * joints + 1)
@@ -133,7 +142,9 @@ def _values(
     if not rows:
         raise TrellisError(f"{at(path)} has a header and no frames")
     if len(rows) > MOST_FRAMES:
-        raise TrellisError(f"{at(path)} has {len(rows):,} frames; at most {MOST_FRAMES:,} are read")
+        raise TrellisError(
+            f"{at(path)}: expected at most {MOST_FRAMES:,} frames, got {len(rows):,}"
+        )
     places = [number for number, _ in rows]
     return numbers(path, [line for _, line in rows], columns, what, places), places
 
@@ -143,23 +154,22 @@ def _is_long(line: str) -> bool:
 
 
 def _is_blank(line: str) -> bool:
-    """Whether a line holds nothing, or a comment."""
+    """Return whether a line is blank or a comment."""
     line = line.lstrip(SPACE)
     return not line or line[0] == "#"
 
 
 def arranged(path: Path, recorded: Recorded, layout: Layout) -> Frames:
-    """The layout's joints in the layout's order."""
+    """Return the frames with the joints in the layout's order."""
     if recorded.joints is None:
         if recorded.frames.shape[1] != len(layout.joints):
             raise TrellisError(
-                f"{at(path)} has {recorded.frames.shape[1]} joints; {len(layout.joints)} are "
-                "expected"
+                f"{at(path)}: expected {len(layout.joints)} joints, got {recorded.frames.shape[1]}"
             )
         return recorded.frames
     for one, others, told in (
         (layout.joints, recorded.joints, "does not name"),
-        (recorded.joints, layout.joints, "names what is no joint here:"),
+        (recorded.joints, layout.joints, "names unknown joints:"),
     ):
         if missing := [name for name in one if name not in others]:
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
@@ -171,7 +181,7 @@ def arranged(path: Path, recorded: Recorded, layout: Layout) -> Frames:
 
 
 def _columns(place: str, head: list[str | None]) -> tuple[tuple[str, ...], list[int]]:
-    """The joints that a header names, and the columns of their x y z."""
+    """Return the joints that a header names, and the columns of their x y z."""
     places: dict[str, dict[str, int]] = {}
     unused = 0
     for number, name in enumerate(head):
@@ -185,17 +195,16 @@ def _columns(place: str, head: list[str | None]) -> tuple[tuple[str, ...], list[
         match = _COLUMN.fullmatch(name)
         if match is None:
             raise TrellisError(
-                f"{place}: {brief(name)} is no column of a recording; they are called "
-                "joint_x, joint_y, joint_z"
+                f"{place}: unknown column {brief(name)}; expected joint_x, joint_y, joint_z"
             )
         axes = places.setdefault(match[1], {})
         if match[2].lower() in axes:
-            raise TrellisError(f"{place}: the column {brief(name)} is there twice")
+            raise TrellisError(f"{place}: duplicate column {brief(name)}")
         axes[match[2].lower()] = number
     if not places:
-        raise TrellisError(f"{place}: no joints; columns are called joint_x and so on")
+        raise TrellisError(f"{place}: no joints; expected columns such as joint_x")
     if unused > MOST_UNUSED:
-        told = f"{unused} columns say when, or have no name; at most {MOST_UNUSED} are read"
+        told = f"expected at most {MOST_UNUSED} columns without coordinates, got {unused}"
         raise TrellisError(f"{place}: {told}")
     for joint, axes in places.items():
         if missing := sorted(set("xyz") - set(axes)):

@@ -1,7 +1,7 @@
 """SBU Kinect interaction: 8 classes, 21 pairs of people, two times 15 joints.
 
-``SBU/s01s02/01/001/skeleton_pos.txt`` and so on: a pair, a class, a sequence. Coordinates are left
-as they are in the files, in fractions of the sensor's image and range.
+``SBU/s01s02/01/001/skeleton_pos.txt`` and so on: a pair, a class, a sequence. Coordinates are
+those of the files, in fractions of the sensor's image and range.
 
 Protocol: ``five folds`` by pair, as published with the set.
 """
@@ -16,9 +16,9 @@ from ....errors import TrellisError
 from ..dataset import Skeletons
 from ..layouts import SBU
 from .reading import Entry, Reading, held_out
+from .registry import register_reader
 from .text import at, find, fixed_frames, shown, subfolders
 
-PROTOCOLS = ("five folds",)
 CLASSES = (
     "approaching", "departing", "kicking", "pushing", "shaking hands", "hugging",
     "exchanging objects", "punching",
@@ -34,6 +34,7 @@ _FOLD = {pair: f"fold {number}" for number, pairs in enumerate(FOLDS, 1) for pai
 _PAIR = re.compile(r"s\d\ds\d\d", re.ASCII)
 
 
+@register_reader("sbu", protocols=("five folds",), about="SBU Kinect interaction")
 def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
     folder = find(
         path,
@@ -51,9 +52,9 @@ def _listed(folder: Path, reading: Reading) -> Iterator[Entry]:
     there = {sub.name: sub for sub in subfolders(folder) if _PAIR.fullmatch(sub.name)}
     for pair in sorted(there.keys() | _FOLD.keys()):
         if pair not in there:
-            reading.fault(pair, TrellisError(f"{at(folder)}: the pair {pair} is absent"))
+            reading.fault(pair, TrellisError(f"{at(folder)}: the pair {pair} is missing"))
         elif pair not in _FOLD:
-            told = f"{at(there[pair])}: {pair} is no pair of this set, so no fold tests on it"
+            told = f"{at(there[pair])}: unknown pair {pair}; no fold tests on it"
             reading.fault(pair, TrellisError(told))
         else:
             for sub in subfolders(there[pair]):
@@ -65,10 +66,10 @@ def _sequences(folder: Path, pair: str, reading: Reading) -> Iterator[Entry]:
     label = int(folder.name) - 1 if re.fullmatch(r"0[1-8]", folder.name, re.ASCII) else None
     sequences = subfolders(folder)
     if label is None:
-        told = f"{at(folder)}: {shown(folder.name)} is no class; they are called 01 to 08"
+        told = f"{at(folder)}: unknown class {shown(folder.name)}; expected 01 to 08"
         reading.fault(name, TrellisError(told))
     elif not sequences:
-        reading.fault(name, TrellisError(f"{at(folder)}: a class without sequences"))
+        reading.fault(name, TrellisError(f"{at(folder)}: the class has no sequences"))
     else:
         for sequence in sequences:
             path = sequence / "skeleton_pos.txt"

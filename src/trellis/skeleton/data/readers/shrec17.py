@@ -3,7 +3,7 @@
 ``gesture_1/finger_1/subject_1/essai_1/skeletons_world.txt`` and so on, with ``train_gestures.txt``
 and ``test_gestures.txt`` beside them.
 
-Protocols: ``14`` gestures, or ``28`` where one finger and the whole hand are told apart.
+Protocols: ``14`` gestures, or ``28``, where one finger and the whole hand are two classes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ....errors import TrellisError
 from ..dataset import Skeletons
 from ..layouts import SHREC17
 from .reading import Entry, Meanings, Reading, split
+from .registry import register_reader
 from .text import at, beside, brief, find, fixed_frames, read_lines, subfolders
 
-PROTOCOLS = ("14", "28")
 GESTURES = (
     "grab", "tap", "expand", "pinch", "rotation clockwise", "rotation counter-clockwise",
     "swipe right", "swipe left", "swipe up", "swipe down", "swipe X", "swipe +", "swipe V",
@@ -28,6 +28,7 @@ FINGERS = ("one finger", "whole hand")
 _COLUMNS = "gesture, finger, subject, essai, label of 14, label of 28, length"
 
 
+@register_reader("shrec17", protocols=("14", "28"), about="SHREC'17 hand gestures")
 def read(path: Path, protocol: str, reading: Reading) -> Skeletons:
     folder = find(
         path,
@@ -70,11 +71,14 @@ def _listed(
             if len(cells) != 7 or not all(
                 re.fullmatch(r"[1-9]\d{0,3}", c, re.ASCII) for c in cells
             ):
-                raise TrellisError(f"{place}: {brief(line)} is not seven numbers: {_COLUMNS}")
+                raise TrellisError(
+                    f"{place}: expected seven numbers ({_COLUMNS}), got {brief(line)}"
+                )
             gesture, finger, subject, essai, of_14, of_28, _ = map(int, cells)
             if gesture > len(GESTURES) or finger > len(FINGERS):
                 raise TrellisError(
-                    f"{place}: gesture {gesture}, finger {finger}: they run to 14 and to 2"
+                    f"{place}: expected gesture 1 to 14 and finger 1 or 2, got {gesture} and "
+                    f"{finger}"
                 )
             action, label = GESTURES[gesture - 1], of_14
             if protocol == "28":

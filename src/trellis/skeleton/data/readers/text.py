@@ -1,4 +1,4 @@
-"""Reading text that somebody else wrote: whole files, and tables of numbers in them."""
+"""Read text files and tables of numbers, with errors that name the file and the line."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 from ....errors import TrellisError
 from ....limits import LARGEST_TEXT, read_limited
 
-LARGEST = 1e9  # float32 can still square it; nobody's joint is that far away, in any unit
-LONGEST = 1 << 20  # bytes of a line
-SPACE = " \t"  # what is around cells, and between them where neither ; nor , is
-_DIGITS = 63  # characters of a number
+LARGEST = 1e9  # largest coordinate: float32 can still square it
+LONGEST = 1 << 20  # most bytes of a line
+SPACE = " \t"  # around cells, and between them if a line has neither ; nor ,
+_DIGITS = 63  # most characters of a number
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_PLAIN = re.compile(r"[-+.,;eE0-9 \t\n]*")  # what most files are, and numpy reads as we do
+_PLAIN = re.compile(r"[-+.,;eE0-9 \t\n]*")  # lines that numpy reads as we do
 _LONG = re.compile(rf"[-+.eE0-9]{{{_DIGITS + 1}}}")
 _SPACED = re.compile(r'(?:[^ \t"]|"[^"]*(?:"|$))+')
 
 
 def shown(text: object) -> str:
-    """A name to print: as it is, or quoted where it holds what a terminal would act on.
+    """Return a name to print, escaped if it holds characters that a terminal would act on.
 
     >>> shown("walk/3.csv"), shown("walk\\x1b[2J")
     ('walk/3.csv', "'walk\\\\x1b[2J'")
@@ -36,36 +36,37 @@ def shown(text: object) -> str:
 
 
 def at(path: Path, line: int | None = None) -> str:
-    """``file`` or ``file:line``, the beginning of every message about a file."""
+    """Return ``file`` or ``file:line``, the start of every message about a file."""
     return shown(path) if line is None else f"{shown(path)}:{line}"
 
 
 def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
-    """All of a file that is a file, and no longer than ``most`` bytes: a pipe or a device would
-    keep us waiting for ever."""
+    """Read a regular file of at most ``most`` bytes. A pipe or a device could block for ever."""
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):
-            what = "is a folder" if stat.S_ISDIR(mode) else "is no ordinary file"
-            raise TrellisError(f"{at(path)} {what}; a file with a recording was expected")
+            what = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
+            raise TrellisError(f"{at(path)}: expected a file with a recording, got {what}")
         return read_limited(path, most)
     except FileNotFoundError:
-        raise TrellisError(f"there is no file {at(path)}") from None
+        raise TrellisError(f"file not found: {at(path)}") from None
     except (OSError, ValueError) as error:  # ValueError: a name no file can have
         reason = getattr(error, "strerror", None) or error
         raise TrellisError(f"{at(path)} cannot be read: {reason}") from error
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file, with or without BOM, whatever ends them; none blank at the end."""
+    """Read the lines of a UTF-8 file, with or without BOM; blank lines at the end are dropped."""
     content = read_bytes(path)
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise TrellisError(f"{at(path, 1)}: this is UTF-16 text; save it as UTF-8")
+        raise TrellisError(
+            f"{at(path, 1)}: expected UTF-8 text, got UTF-16; save the file as UTF-8"
+        )
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise TrellisError(f"{at(path, line)}: this is not UTF-8 text ({error.reason})") from None
+        raise TrellisError(f"{at(path, line)}: invalid UTF-8 text ({error.reason})") from None
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     while lines and not lines[-1].strip(SPACE):
         lines.pop()
@@ -75,8 +76,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def separator(line: str) -> str | None:
-    """What stands between the cells of a line, outside of quotes: a semicolon, a comma, or (None)
-    white space.
+    """Return the separator of a line, outside quotes: ``;``, ``,``, or None for white space.
 
     >>> separator("1;2,5"), separator("1, 2"), separator("1 2"), separator('"a;b" 2')
     (';', ',', None, None)
@@ -87,9 +87,9 @@ def separator(line: str) -> str | None:
 
 
 def split_cells(line: str) -> list[str | None]:
-    """The cells of a line that is not blank; None for one whose quotes are not around all of it.
+    """Split a line that is not blank; a cell is None if its quotes are not around all of it.
 
-    The grammar is in docs/skeletons.md; ``frame.h`` is the same in C.
+    The grammar is in docs/guides/recordings.md; ``frame.h`` implements it in C.
 
     >>> split_cells("1, 2 ,"), split_cells('"left hand_x"  y'), split_cells('a"b"')
     (['1', '2'], ['left hand_x', 'y'], [None])
@@ -109,7 +109,7 @@ def split_cells(line: str) -> list[str | None]:
         cells = line.split(mark)
     cells = [cell.strip(SPACE) for cell in cells]
     if mark is not None and not cells[-1]:
-        cells.pop()  # one separator may stand at the end
+        cells.pop()  # one separator may end the line
     return [_unquoted(cell) if '"' in cell else cell for cell in cells]
 
 
@@ -120,7 +120,7 @@ def _unquoted(cell: str) -> str | None:
 
 
 def is_number(cell: str | None, mark: str | None) -> bool:
-    """Whether a cell is one, however large. Between semicolons a comma is a decimal comma."""
+    """Return whether a cell is a number. Between semicolons a comma is the decimal point."""
     if cell is None or len(cell.encode()) > _DIGITS:
         return False
     return bool(_NUMBER.fullmatch(cell.replace(",", ".") if mark == ";" else cell))
@@ -133,11 +133,11 @@ def numbers(
     what: str,
     places: Sequence[int] | None = None,
 ) -> NDArray[np.float64]:
-    """Lines of ``columns`` numbers each, as (lines, columns); ``what`` says what those should be.
+    """Parse lines of ``columns`` numbers each, as (lines, columns).
 
-    ``places`` are their numbers in the file (from 1 on). Cells stand between commas, semicolons or
-    white space; one separator at the end of a line is allowed. Between semicolons a comma is a
-    decimal comma, as spreadsheets in half of the world write it.
+    ``what`` describes the numbers in messages, and ``places`` are the line numbers, from 1. Cells
+    are separated by commas, semicolons or white space; one separator may end a line. Between
+    semicolons a comma is the decimal point.
 
     >>> numbers(Path("a.csv"), ["1,5;2", "3;4"], 2, "x and y")
     array([[1.5, 2. ],
@@ -157,7 +157,7 @@ def numbers(
 
 
 def _quick(lines: Sequence[str]) -> NDArray[np.float64] | None:
-    """By numpy, which reads millions a second, where that is sure to be the same."""
+    """Parse with numpy, which is far faster, or return None if its grammar could differ."""
     text = "\n".join(lines)
     mark = separator(lines[0])
     if not _PLAIN.fullmatch(text) or any(separator(line) != mark for line in lines):
@@ -176,31 +176,31 @@ def _quick(lines: Sequence[str]) -> NDArray[np.float64] | None:
 
 
 def _row(place: str, line: str, expected: int, what: str) -> list[float]:
-    """The numbers of one line, or what is wrong with it."""
+    """Parse one line; raise with the column that is wrong."""
     cells = split_cells(line) if line.strip(SPACE) else []
     mark = separator(line)
     if not cells:
-        raise TrellisError(f"{place}: this line is blank; {expected} numbers belong here ({what})")
+        raise TrellisError(f"{place}: expected {expected} numbers ({what}), got a blank line")
     values = []
     for column, cell in enumerate(cells, 1):
         if cell == "":
-            raise TrellisError(f"{place}: the cell in column {column} is empty ({what})")
+            raise TrellisError(f"{place}: the cell in column {column} is empty; expected {what}")
         if cell is None:
             raise TrellisError(f"{place}: the quotes in column {column} are not around all of it")
         number = is_number(cell, mark)
         value = float(cell.replace(",", ".")) if number else math.nan
         if not math.isfinite(value):
             finite = not number and cell.lstrip("+-").lower() not in ("nan", "inf", "infinity")
-            kind = "no number" if finite else "not finite"
-            raise TrellisError(f"{place}: {brief(cell)} in column {column} is {kind}")
+            kind = "a number" if finite else "a finite number"
+            raise TrellisError(f"{place}: expected {kind} in column {column}, got {brief(cell)}")
         values.append(value)
     if len(cells) != expected:
-        raise TrellisError(f"{place}: {len(cells)} numbers where {expected} are expected ({what})")
+        raise TrellisError(f"{place}: expected {expected} numbers ({what}), got {len(cells)}")
     return values
 
 
 def brief(text: str) -> str:
-    """A quoted piece of somebody's file, short enough for one line.
+    """Quote a piece of a file, at most 40 characters of it.
 
     >>> brief("y" * 100)
     "'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy...'"
@@ -214,33 +214,33 @@ def points(
     joints: Sequence[str],
     places: Sequence[int] | None = None,
 ) -> NDArray[np.float32]:
-    """(frames, joints * 3) of finite numbers -> (frames, joints, 3), none absurdly far away."""
+    """Reshape (frames, joints * 3) to (frames, joints, 3); raise if a coordinate is too large."""
     far = np.abs(rows) > LARGEST
     if far.any():
         row, column = map(int, np.argwhere(far)[0])
         place = at(path, places[row] if places else row + 1)
         raise TrellisError(
             f"{place}: {'xyz'[column % 3]} of {joints[column // 3]!r} is {rows[row, column]:g}; "
-            f"a coordinate beyond {LARGEST:g} is no position of a joint"
+            f"expected coordinates within {LARGEST:g}"
         )
     return rows.astype(np.float32).reshape(len(rows), len(joints), 3)
 
 
 def fixed_frames(path: Path, joints: Sequence[str], *, numbered: bool) -> NDArray[np.float32]:
-    """A file with x, y, z of every joint on each line, after a frame number where ``numbered``."""
+    """Read x, y, z of every joint on each line, after a frame number if ``numbered``."""
     what = f"{'the frame number, then ' if numbered else ''}x y z of {len(joints)} joints"
     rows = numbers(path, read_lines(path), numbered + 3 * len(joints), what)
     return points(path, rows[:, int(numbered) :], joints)
 
 
-# Finding one's way in folders that people unpacked somewhere.
+# Folders that were unpacked somewhere.
 
 
 Test = Callable[[Path], bool]
 
 
 def names(folder: Path) -> list[str]:
-    """What is in a folder, sorted, without hidden files and what archivers leave behind."""
+    """List a folder, sorted, without hidden files and the leftovers of archivers."""
     try:
         found = os.listdir(folder)
     except (OSError, ValueError) as error:
@@ -250,19 +250,19 @@ def names(folder: Path) -> list[str]:
 
 
 def subfolders(folder: Path) -> list[Path]:
-    """The folders in a folder, sorted by name; links to folders are followed, once."""
+    """List the folders in a folder, sorted; links to folders are followed once."""
     return [folder / name for name in names(folder) if os.path.isdir(folder / name)]
 
 
 def find(path: Path, inside: Iterable[str], fits: Test, expected: str) -> Path:
-    """The one folder that ``fits``: ``path``, one of ``inside`` it, or the same a level further in.
+    """Find the one folder that ``fits``: ``path``, one of ``inside`` it, or one level deeper.
 
-    People name the folder they unpacked into, the data set's own, or the one above.
+    Users name the folder they unpacked into, the data set's own, or the one above.
     """
     if not os.path.exists(path):
-        raise TrellisError(f"there is no folder {at(path)}")
+        raise TrellisError(f"folder not found: {at(path)}")
     if not os.path.isdir(path):
-        raise TrellisError(f"{at(path)} is a file; {expected} was expected")
+        raise TrellisError(f"{at(path)}: expected {expected}, got a file")
     inside, deeper = tuple(inside), subfolders(path)
     for level in (
         [path],
@@ -273,10 +273,10 @@ def find(path: Path, inside: Iterable[str], fits: Test, expected: str) -> Path:
         found = [folder for folder in level if os.path.isdir(folder) and fits(folder)]
         if len(found) > 1:
             both = " and ".join(shown(folder.relative_to(path)) for folder in found[:2])
-            raise TrellisError(f"{at(path)} holds both {both}: name the one to read")
+            raise TrellisError(f"{at(path)} holds both {both}; name the one to read")
         if found:
             return found[0]
-    raise TrellisError(f"{at(path)} is not what was expected: {expected}. It holds {_some(path)}")
+    raise TrellisError(f"{at(path)}: expected {expected}; it holds {_some(path)}")
 
 
 def _some(folder: Path) -> str:
@@ -286,9 +286,9 @@ def _some(folder: Path) -> str:
 
 
 def beside(name: str, *folders: Path) -> Path:
-    """The file of that name in the first of ``folders`` that has it."""
+    """Return the file of that name in the first of ``folders`` that has it."""
     for folder in folders:
         if os.path.lexists(folder / name):
             return folder / name
     places = ", ".join(dict.fromkeys(at(folder) for folder in folders))
-    raise TrellisError(f"there is no {name} in {places}")
+    raise TrellisError(f"{name} not found in {places}")

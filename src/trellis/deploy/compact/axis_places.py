@@ -20,7 +20,7 @@ GONE, ALIVE = 0, 1  # codes of places; from 2 up, a reason
 NEEDED = "something must be there to compute with"
 
 
-class Kept:
+class AxisPlaces:
     """One code for each place along each axis: gone, live itself, or the reason it stays."""
 
     def __init__(self, network: Network) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .network import Block, Ids, Network, Reals, flat
+from .network import Ids, Network, Reals, RowBlock, flat
 
 # Only units that an output depends on get a place.
 
@@ -18,7 +18,7 @@ def keep_live(net: Network) -> None:
     needed = np.zeros(net.units, bool)
     for signal in net.outputs:
         needed[flat(signal)] = True
-    kept: list[Block] = []
+    kept: list[RowBlock] = []
     for block in reversed(net.blocks):
         rows = needed[block.first : block.first + block.rows]
         if not rows.any():
@@ -35,7 +35,7 @@ def keep_live(net: Network) -> None:
     net.blocks = kept[::-1]
 
 
-def units_of(block: Block) -> Ids:
+def units_of(block: RowBlock) -> Ids:
     """Numbers of the rows that are left."""
     return block.first + block.places
 
@@ -60,7 +60,7 @@ class Groups:
     rows: Ids  # (Σ count,): which row of the block each instance is
 
 
-def grouped(block: Block, address: Ids) -> Groups:
+def grouped(block: RowBlock, address: Ids) -> Groups:
     """Group a block's rows, given where every unit lies."""
     parts: list[Groups] = []
     fan = block.fan
@@ -74,7 +74,7 @@ def grouped(block: Block, address: Ids) -> Groups:
     )
 
 
-def _of_width(block: Block, address: Ids, rows: Ids, width: int) -> Groups:
+def _of_width(block: RowBlock, address: Ids, rows: Ids, width: int) -> Groups:
     at = block.starts[rows][:, None] + np.arange(width)  # (rows, width)
     reads, weights = address[block.reads[at]], block.weights[at].astype(np.float32)
     bias = block.bias[rows].astype(np.float32)
@@ -125,7 +125,7 @@ _MANY = 2_000_000  # terms beyond which only few layouts are tried
 
 
 @dataclass(eq=False)
-class Layout:
+class MemoryLayout:
     """``address`` of every unit (−1 where it has none) and how much room there is in all."""
 
     address: Ids
@@ -133,7 +133,7 @@ class Layout:
     groups: list[Groups]  # of each block, by these addresses
 
 
-def laid_out(net: Network) -> Layout:
+def laid_out(net: Network) -> MemoryLayout:
     """Inputs first, as they come; then the blocks, memory being reused once it is read.
 
     The units of a block lie either packed, in the order in which they are computed, or on a grid
@@ -161,10 +161,10 @@ def laid_out(net: Network) -> Layout:
     fresh = [block for block in net.blocks if not block.adds]
     for block, places, begin in zip(fresh, relative, bases, strict=True):
         address[units_of(block)] = begin + places
-    return Layout(address, size, [grouped(block, address) for block in net.blocks])
+    return MemoryLayout(address, size, [grouped(block, address) for block in net.blocks])
 
 
-def _chosen(net: Network, number: int, block: Block, address: Ids, start: int) -> Ids:
+def _chosen(net: Network, number: int, block: RowBlock, address: Ids, start: int) -> Ids:
     own = grouped(block, address)
     packed = np.empty(block.rows, np.int64)
     packed[own.rows] = np.arange(block.rows)
@@ -192,7 +192,7 @@ def _chosen(net: Network, number: int, block: Block, address: Ids, start: int) -
     return best
 
 
-def _candidates(block: Block, packed: Ids, few: bool) -> Iterator[Ids]:
+def _candidates(block: RowBlock, packed: Ids, few: bool) -> Iterator[Ids]:
     yield packed
     index = np.stack(np.unravel_index(block.places, block.shape))  # (dims, rows)
     index = index[[d for d in range(len(index)) if len(np.unique(index[d])) > 1]]
