@@ -85,6 +85,8 @@ def checked(
             if _depends_on_values(op, args, kwargs):
                 raise _ValuesDecide
             result = called(op, args, kwargs)
+        except TrellisError:
+            raise
         except (ArithmeticError, AssertionError, AttributeError, LookupError) as error:
             raise _refused(op, error) from None
         except (NotImplementedError, RuntimeError, TypeError, ValueError) as error:

@@ -51,6 +51,8 @@ def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
         return read_limited(path, most)
     except FileNotFoundError:
         raise TrellisError(f"there is no file {at(path)}") from None
+    except TrellisError:
+        raise
     except (OSError, ValueError) as error:  # ValueError: a name no file can have
         reason = getattr(error, "strerror", None) or error
         raise TrellisError(f"{at(path)} cannot be read: {reason}") from error
