@@ -13,7 +13,7 @@ from .interrupt import imported as _imported  # noqa: F401  (before torch, which
 
 # isort: split
 from .errors import TrellisError
-from .graph import Trellis, rule, trace
+from .graph import Inputs, Trellis, rule, trace
 from .masks import Masks, masks_of
 from .methods.prune import prune
 from .paths.audit import Audit, audit
@@ -35,6 +35,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Audit",
     "Compacted",
+    "Inputs",
     "Masks",
     "Pruner",
     "Runtime",

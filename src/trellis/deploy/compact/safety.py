@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from ...errors import TrellisError
-from ...graph.trellis import spec
+from ...graph.inputs import spec
 from .program import COUNTS, KINDS, Call, Held, Op, Program, function
 
 LARGEST = 1 << 32  # bytes of one intermediate result, for the example's shapes
