@@ -36,3 +36,7 @@ __all__ = [
     "metrics",
     "read_recording",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
