@@ -5,7 +5,7 @@ PYTHON := $(VENV)/bin/python
 # One thread a process: the tests already run one process a core.
 TEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n auto
 
-.PHONY: demo test test-all tools lint docs bench fuzz page clean
+.PHONY: demo test test-all tools lint api docs bench fuzz page clean
 
 demo: $(VENV)/.dev
 	$(VENV)/bin/trellis demo
@@ -34,6 +34,10 @@ lint: $(VENV)/.dev
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 	$(VENV)/bin/lint-imports --no-cache --no-logo
+
+# Write the list of public names and signatures anew, after a change of the interface that is meant.
+api: $(VENV)/.dev
+	$(PYTHON) -m tests.test_api
 
 # The site in site/. A broken link or a missing name is an error.
 docs: $(VENV)/.docs

@@ -14,7 +14,7 @@ from .interrupt import imported as _imported  # noqa: F401  (before torch, which
 # isort: split
 from . import methods
 from .errors import TrellisError
-from .graph import Trellis, rule, trace
+from .graph import Inputs, Trellis, rule, trace
 from .masks import Masks, masks_of
 from .methods.method import register_method
 from .methods.prune import prune
@@ -37,6 +37,7 @@ if _TYPE_CHECKING:
 __all__ = [
     "Audit",
     "Compacted",
+    "Inputs",
     "Masks",
     "Pruner",
     "Runtime",

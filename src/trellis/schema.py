@@ -318,8 +318,12 @@ class CompactedReport(TypedDict):
 
 
 class CompactedInput(TypedDict, total=False):
-    """An example input: a tensor's ``dtype`` and ``shape``, or the ``value`` of anything else."""
+    """An example input: a tensor's ``dtype`` and ``shape``, or the ``value`` of anything else.
 
+    A keyword input also has its ``name``.
+    """
+
+    name: Text
     dtype: Text
     shape: Annotated[list[Annotated[int, Meta(ge=1, le=2**31)]], Meta(max_length=64)]
     value: Any

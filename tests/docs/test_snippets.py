@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import trellis
-from trellis import skeleton
 
 ROOT = Path(__file__).parents[2]
 PAGES = {
@@ -50,10 +49,3 @@ def test_every_tutorial_has_snippets() -> None:
 def test_links_between_files_lead_somewhere(page: str) -> None:
     for target in LINK.findall(PAGES[page]):
         assert (ROOT / page).parent.joinpath(target).exists(), target
-
-
-def test_the_reference_has_every_public_name_and_no_other() -> None:
-    pages = "".join(page for name, page in PAGES.items() if name.startswith("docs/reference/"))
-    described = re.findall(r"^::: trellis\.(.+)$", pages, re.MULTILINE)
-    of_skeletons = {f"skeleton.{name}" for name in skeleton.__all__ if name != "Frames"}  # a type
-    assert sorted(described) == sorted({*trellis.__all__, *of_skeletons} - {"skeleton", "training"})

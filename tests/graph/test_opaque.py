@@ -61,7 +61,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Any, str]] = {
     "traced": (lambda: torch.jit.trace(mlp().eval(), X), X, "before torch.jit.script"),
     "partly scripted": (
         lambda: nn.Sequential(torch.jit.script(nn.Linear(4, 3)), nn.Linear(3, 2)),
-        X, "'Linear' at '0'.*before torch.jit.script",
+        X, "TorchScript module 'Linear' at '0'",
     ),
     "quantised": (quantised, X, "'0' of Sequential is quantised"),
     "sparse": (SparseWeight, X, "to_dense"),

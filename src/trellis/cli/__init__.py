@@ -196,6 +196,8 @@ def bounded(command: Command) -> Command:
     def checked(*args: Any, **options: Any) -> int:
         try:
             return command(*args, **options)
+        except TrellisError:
+            raise
         except (ArithmeticError, ValueError):
             for name, value in options.items():
                 for one in value if isinstance(value, tuple) else (value,):

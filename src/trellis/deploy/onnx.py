@@ -21,7 +21,8 @@ from ..errors import TrellisError
 from ..files import check_writable, replacing
 from ..finite import check_model, check_outputs
 from ..graph.export import alone, on_plain
-from ..graph.trellis import as_inputs, one_sample, unwrapped
+from ..graph.inputs import Inputs, as_inputs, leaves, of_tensors, one_sample
+from ..graph.trellis import unwrapped
 from .compact.reading import exported
 from .exporters import register_exporter
 
@@ -210,7 +211,7 @@ def _zeros(onnx: Any, proto: Any) -> float:
     return sum(int((a == 0).sum()) for a in weights) / total if total else 0.0
 
 
-def _difference(model: nn.Module, inputs: tuple[Any, ...], data: bytes, batched: bool) -> float:
+def _difference(model: nn.Module, inputs: Inputs, data: bytes, batched: bool) -> float:
     """Run both on random inputs, and raise unless they agree."""
     runtime = needed("onnxruntime")
     options = runtime.SessionOptions()
@@ -223,9 +224,9 @@ def _difference(model: nn.Module, inputs: tuple[Any, ...], data: bytes, batched:
     worst = 0.0
     for batch in (1, 3) if batched else (1,):
         given = _random(inputs, batch if batched else None)
-        expected = _tensors(model(*given))
+        expected = _tensors(model(*given.args, **given.kwargs))
         check_outputs(expected, "look for a division by zero or an overflow before exporting")
-        flat = [x for x in pytree.tree_leaves(given) if isinstance(x, Tensor)]
+        flat = [x for x in leaves(given) if isinstance(x, Tensor)]
         names = [value.name for value in session.get_inputs()]
         if len(names) > len(flat):
             raise TrellisError(f"the ONNX network wants inputs {names}; the model has {len(flat)}")
@@ -243,18 +244,16 @@ def _difference(model: nn.Module, inputs: tuple[Any, ...], data: bytes, batched:
     return worst
 
 
-def _random(inputs: tuple[Any, ...], batch: int | None) -> tuple[Any, ...]:
+def _random(inputs: Inputs, batch: int | None) -> Inputs:
     generator = torch.Generator().manual_seed(2)
 
-    def draw(x: Any) -> Any:
-        if not isinstance(x, Tensor):
-            return x
+    def draw(x: Tensor) -> Tensor:
         shape = x.shape if batch is None else (batch, *x.shape[1:])
         if x.is_floating_point():
             return torch.randn(shape, generator=generator).to(x)
         return x.expand(shape).contiguous()
 
-    return tuple(pytree.tree_map(draw, inputs))
+    return of_tensors(inputs, draw)
 
 
 def _apart(expected: Sequence[Tensor], found: Sequence[Tensor]) -> float:

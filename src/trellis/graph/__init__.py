@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from .inputs import Inputs
 from .registry import rule
 from .trellis import Trellis, trace
 
-__all__ = ["Trellis", "rule", "trace"]
+__all__ = ["Inputs", "Trellis", "rule", "trace"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import copy
 import functools
 import io
 import logging
@@ -11,7 +12,7 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from typing import Any, TextIO, TypeVar
 
@@ -25,6 +26,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ..errors import TrellisError
 from ..masks.plain import entangle, plain
 from ..masks.structure import TRACING, Entangled
+from .inputs import Inputs, describe, specs, unnamed
 from .registry import RULES, key
 
 # Where in a model something failed, while its Python ran.
@@ -36,13 +38,28 @@ _TRACER = __name__.rpartition(".")[0]
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in a line.
+    """Return the first sentences of an error's message, on one line.
 
-    >>> first_line(ValueError("too large: 3\\nand more")), first_line(ValueError())
+    A message that is broken over lines is joined until the end of a sentence; a long one is cut
+    between sentences, or between words.
+
+    >>> first_line(ValueError("too large: 3\\n\\nand more")), first_line(ValueError())
     ('too large: 3', 'ValueError()')
+    >>> first_line(ValueError("expected a list or\\na tuple.\\nStack trace"))
+    'expected a list or a tuple.'
     """
-    said = str(error).strip()
-    return said.splitlines()[0][:300] if said else repr(error)
+    lines = [line.strip() for line in str(error).strip().split("\n\n")[0].splitlines()]
+    text = ""
+    for line in lines:
+        text = f"{text} {line}".strip()
+        if text.endswith((".", "!", "?", ":", ";", ")")) or len(text) > 300:
+            break
+    if not text:
+        return repr(error)
+    if len(text) <= 300:
+        return text
+    end = text.rfind(". ", 0, 300)
+    return text[: end + 1] if end > 100 else f"{text[: text.rfind(' ', 0, 300)]} …"
 
 
 def place(error: BaseException, model: nn.Module) -> str:
@@ -84,16 +101,42 @@ def on_plain(model: nn.Module, work: Callable[[nn.Module], R]) -> R:
     """What ``work`` makes of the plain model: of a copy of its structure, so that other threads may
     run the model meanwhile. If that proves no good stand-in, of the model itself."""
     try:
-        with plain(model) as seen:
+        with plain(model) as seen, without_cache(seen):
             return work(seen)
     except Entangled:
         entangle(model)
-    with plain(model) as seen:
+    with plain(model) as seen, without_cache(seen):
         return work(seen)
 
 
+@contextmanager
+def without_cache(model: nn.Module) -> Iterator[None]:
+    """Let language models of Hugging Face return no key-value cache meanwhile.
+
+    By default (``config.use_cache``) decoders return the cache beside the logits. It is not an
+    output of the network, and `torch.export` cannot return it. Each module gets a changed copy of
+    its configuration, since the configuration itself is shared with other models.
+    """
+    changed: dict[int, Any] = {}
+    before: list[tuple[nn.Module, Any]] = []
+    try:
+        for module in model.modules():
+            config = module.__dict__.get("config")
+            if getattr(config, "use_cache", None) is not True:
+                continue
+            if id(config) not in changed:
+                changed[id(config)] = copy.copy(config)
+                changed[id(config)].use_cache = False
+            before.append((module, config))
+            module.__dict__["config"] = changed[id(config)]
+        yield
+    finally:
+        for module, config in before:
+            module.__dict__["config"] = config
+
+
 def export(
-    model: nn.Module, inputs: Sequence[Any], dynamic_shapes: Any = None, *, of: nn.Module
+    model: nn.Module, inputs: Inputs, dynamic_shapes: Any = None, *, of: nn.Module
 ) -> ExportedProgram:
     """Export a model that is already plain and in eval mode, as `on_plain` hands it out; ``of`` is
     the model that it stands in for.
@@ -104,13 +147,14 @@ def export(
     Raises:
         Entangled: ``model`` is a copy, and its forward() reaches around it to ``of``.
     """
+    stray, note = unnamed(model, inputs)
     try:
         # What torch.inference_mode made can be traced there alone.
         inference = any(tensor.is_inference() for tensor in model.parameters())
         mode = torch.inference_mode() if inference else torch.enable_grad()
         with alone(of), _quiet(), mode:
             program = torch.export.export(
-                model, tuple(inputs), dynamic_shapes=dynamic_shapes, strict=False
+                model, inputs.args, inputs.kwargs, dynamic_shapes=dynamic_shapes, strict=False
             )
     except TrellisError:
         raise
@@ -119,25 +163,31 @@ def export(
             raise Entangled from error
         raise TrellisError(
             f"torch.export cannot trace {type(model).__name__} with inputs {describe(inputs)}: "
-            f"{type(error).__name__}{place(error, model)}: {_reason(error)}"
+            f"{type(error).__name__}{place(error, model)}: {_reason(error)}{note and f'; {note}'}"
         ) from error
     if model is not of and _strays(program, of):
         raise Entangled
+    if stray:
+        read = {node.name for node in program.graph.nodes if node.users}
+        named = [told.get("name") for told in specs(inputs)]
+        found = zip(named, program.graph_signature.user_inputs, strict=True)
+        if ignored := [name for name, at in found if name in stray and at not in read]:
+            warnings.warn(f"the model ignores the input {ignored[0]!r}: {note}", stacklevel=2)
     return program
 
 
-def _only_copy_fails(copied: nn.Module, inputs: Sequence[Any], model: nn.Module) -> bool:
+def _only_copy_fails(copied: nn.Module, inputs: Inputs, model: nn.Module) -> bool:
     """Whether a copy cannot be run at all, and the model may be. It is run as it is, which does
     others no harm, unless that would change what it counts in training."""
     in_training = any(module.training for module in model.modules())
     return not _runs(copied, inputs) and (in_training or _runs(model, inputs))
 
 
-def _runs(model: nn.Module, inputs: Sequence[Any]) -> bool:
+def _runs(model: nn.Module, inputs: Inputs) -> bool:
     said = redirect_stdout(_Said(sys.stdout)), redirect_stderr(_Said(sys.stderr))
     try:
         with TRACING, said[0], said[1], torch.no_grad():
-            model(*inputs)
+            model(*inputs.args, **inputs.kwargs)
         return True
     except Exception:
         return False
@@ -300,18 +350,3 @@ def decompose(program: ExportedProgram, of: nn.Module) -> ExportedProgram:
             "runs (an embedding with max_norm)? Write that as a new tensor, or do it outside "
             "forward"
         ) from error
-
-
-def describe(inputs: Sequence[Any]) -> str:
-    """Shapes and types of inputs, for messages.
-
-    >>> describe((torch.zeros(1, 3), torch.zeros(2, dtype=torch.int64)))
-    '(float32 1x3, int64 2)'
-    """
-    parts = [
-        f"{str(x.dtype).removeprefix('torch.')} {'x'.join(map(str, x.shape)) or 'scalar'}"
-        if isinstance(x, torch.Tensor)
-        else repr(x)
-        for x in inputs
-    ]
-    return f"({', '.join(parts)})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,8 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.nn.parameter import is_lazy
-from torch.nn.utils.rnn import PackedSequence
-from torch.utils import _pytree as pytree
 
 from ..devices import as_asked, on_cpu
 from ..errors import TrellisError
@@ -22,7 +20,8 @@ from ..masks.plain import aliases
 from ..masks.slots import named_plain_modules
 from ..masks.structure import Entangled
 from .builder import TRUE
-from .export import decompose, describe, export, mutates, on_plain
+from .export import decompose, export, mutates, on_plain
+from .inputs import Inputs, as_inputs, describe, leaves, of_tensors, one_sample, specs, tensors
 from .interpreter import Interpreter, UnknownOperation
 from .simplify import lean, needed
 from .steps import Bias, Contract, Either, Gate, Product, Reshape, Signal, Source, Step, Weight
@@ -45,6 +44,7 @@ class Trellis:
     offsets: dict[str, int] = field(repr=False)
     example: str
     specs: list[dict[str, Any]] = field(repr=False)
+    example_inputs: Inputs = field(repr=False)
     scoring: Trellis | None = field(default=None, repr=False)
     cache: dict[Any, Any] = field(default_factory=dict, repr=False)
 
@@ -138,7 +138,7 @@ def trace(model: nn.Module | Trellis, example_inputs: Any = None) -> Trellis:
             program = export(seen, given, of=model)
         canonical = {name: first for first, names in aliases(seen).items() for name in names}
         order = [name for name, _ in seen.named_parameters()]
-        found = interpret(program, pytree.tree_leaves(given), canonical, of=model)
+        found = interpret(program, leaves(given), canonical, of=model)
         return Traced(found, order, given, canonical)
 
     first = on_plain(model, read)
@@ -171,7 +171,7 @@ class Traced:
 
     found: Interpreter
     order: list[str]
-    inputs: tuple[Any, ...]
+    inputs: Inputs
     canonical: dict[str, str]
 
 
@@ -181,23 +181,25 @@ def token_by_token(
     """The same model over a batch of token assignments (see :mod:`.tokens`), its outputs joined;
     None where there are no tokens, or where that is too much to try."""
     found = first.found
-    tensors = [x for x in first.inputs if isinstance(x, Tensor)]
-    if len(tensors) != len(first.inputs):
+    given = tensors(first.inputs)
+    if given is None:
         return None
     looked_up = {
         place: found.build.vocabularies[signal.id]
         for place, signal in enumerate(found.input_signals)
         if signal.id in found.build.vocabularies
     }
-    batch = assignments(tensors, looked_up, most=MOST_USES // max(uses, 1))
-    if batch is None:
+    tried_tokens = assignments(given, looked_up, most=MOST_USES // max(uses, 1))
+    if tried_tokens is None:
         return None
-    pair = tuple(x[:2] for x in batch)
+    waiting = iter(tried_tokens)
+    batch = of_tensors(first.inputs, lambda _: next(waiting))
+    pair = of_tensors(batch, lambda x: x[:2])
     if one_sample(model, pair) is pair:  # the first dimension is not a batch
         return None
     try:
         program = export(model, batch, of=of)
-        tried = interpret(program, list(batch), first.canonical, of=of, one_row=True)
+        tried = interpret(program, leaves(batch), first.canonical, of=of, one_row=True)
     except Entangled:
         raise
     except TrellisError:  # tokens that are computed with before they are looked up
@@ -259,9 +261,7 @@ def walked(interpreter: Interpreter) -> Interpreter:
     return interpreter
 
 
-def assemble(
-    model: nn.Module, found: Interpreter, order: list[str], inputs: Sequence[Any]
-) -> Trellis:
+def assemble(model: nn.Module, found: Interpreter, order: list[str], inputs: Inputs) -> Trellis:
     """Drop steps that lead to no output, and see which parameters hold connections."""
     made = without_added(found.build.steps, found.build.driven)
     steps = resolved(made, found.outputs, exact=True)
@@ -282,7 +282,8 @@ def assemble(
         connections,
         found.offsets,
         describe(inputs),
-        [spec(x) for x in pytree.tree_leaves(tuple(inputs))],
+        specs(inputs),
+        inputs,
     )
     if scoring is not None:
         net.scoring = replace(net, steps=scoring, cache={})
@@ -336,106 +337,3 @@ def names_in(weight: Weight) -> list[str]:
     starts = torch.tensor([start for _, start in ordered])
     which = torch.unique(torch.searchsorted(starts, positions, right=True) - 1)
     return [ordered[i][0] for i in which.tolist()]
-
-
-def spec(value: Any) -> dict[str, Any]:
-    if isinstance(value, Tensor):
-        return {"dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape)}
-    return {"value": repr(value)}
-
-
-def as_inputs(model: nn.Module, example_inputs: Any) -> tuple[Any, ...]:
-    """Example inputs as a tuple, on the model's device."""
-    if example_inputs is None:
-        raise TrellisError(
-            "example_inputs is missing: pass a tensor (or a tuple of tensors) that the model "
-            "can be called with, such as torch.zeros(1, 3, 224, 224)"
-        )
-    given = example_inputs if isinstance(example_inputs, tuple | list) else ()
-    if any(isinstance(x, PackedSequence) for x in (example_inputs, *given)):
-        raise TrellisError(
-            "an example input is a PackedSequence, and a trellis is of sequences of one length; "
-            "pass the padded tensor, to a model that takes it"
-        )
-    if isinstance(example_inputs, Mapping):
-        raise TrellisError(
-            f"example_inputs is a mapping with keys {list(example_inputs)}; pass a tuple in the "
-            "order of the model's forward() (of one that takes them by name alone, a small "
-            "module that calls it so)"
-        )
-    several = isinstance(example_inputs, tuple | list)
-    inputs = tuple(example_inputs) if several else (example_inputs,)
-    # A copy of what torch.inference_mode made can be used in every mode.
-    inputs = pytree.tree_map_only(Tensor, lambda x: x.clone() if x.is_inference() else x, inputs)
-    places = {p.device for p in model.parameters()}
-    absent = next((name for name, p in model.named_parameters() if p.is_meta), None)
-    if absent is not None:
-        raise TrellisError(
-            f"{absent!r} of {type(model).__name__} is on the meta device: it has no values yet"
-        )
-    empty = [x for x in inputs if isinstance(x, Tensor) and x.numel() == 0]
-    if empty:
-        raise TrellisError(f"an example input is empty: {describe(inputs)}")
-    if len(places) == 1:
-        device = places.pop()
-        inputs = tuple(x.to(device) if isinstance(x, Tensor) else x for x in inputs)
-    kinds = {p.dtype for p in model.parameters() if p.is_floating_point()}
-    if len(kinds) == 1:
-        dtype = kinds.pop()
-        inputs = tuple(
-            x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x for x in inputs
-        )
-    return inputs
-
-
-def one_sample(model: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Cut a batch to one sample, if the first dimension is a batch.
-
-    It is one when every input and output has it, and the first and the last sample give alone
-    what they give in company.
-    """
-    tensors = [x for x in inputs if isinstance(x, Tensor)]
-    sizes = {x.shape[0] if x.ndim else 0 for x in tensors}
-    if len(tensors) != len(inputs) or len(sizes) != 1 or (batch := sizes.pop()) < 2:
-        return inputs
-    probes = _generic(inputs)
-    try:
-        whole, first, last = (
-            _outputs(model, part)
-            for part in (probes, _sample(probes, 0), _sample(probes, batch - 1))
-        )
-    except Exception:
-        return inputs
-    same = len(whole) == len(first) and all(
-        w.ndim
-        and w.shape[0] == batch
-        and f.shape[0] == 1
-        and w.shape[1:] == f.shape[1:]
-        and torch.allclose(w[:1], f, 1e-3, 1e-5)
-        and torch.allclose(w[-1:], t, 1e-3, 1e-5)
-        for w, f, t in zip(whole, first, last, strict=True)
-    )
-    return _sample(inputs, 0) if same else inputs
-
-
-def _generic(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The same with generic values in floating point: zeros would make all samples look alike."""
-    generator = torch.Generator().manual_seed(0)
-    return tuple(
-        torch.randn(x.shape, generator=generator, device="cpu").to(x)
-        if x.is_floating_point()
-        else x
-        for x in inputs
-    )
-
-
-def _outputs(model: nn.Module, inputs: tuple[Any, ...]) -> list[Tensor]:
-    """Run the model on copies of its buffers, so that nothing it counts is changed."""
-    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    with torch.no_grad():
-        result = torch.func.functional_call(model, buffers, inputs)
-    return [y for y in pytree.tree_leaves(result) if isinstance(y, Tensor)]
-
-
-def _sample(inputs: tuple[Any, ...], place: int) -> tuple[Any, ...]:
-    return tuple(x[place : place + 1] for x in inputs)

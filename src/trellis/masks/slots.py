@@ -175,17 +175,22 @@ def named_slots(model: nn.Module) -> Iterator[tuple[str, Slot]]:
 
 def named_plain_modules(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
     """Every module under every name, less those that `torch.nn.utils.parametrize` put there."""
-    if isinstance(model, torch.jit.ScriptModule):
-        raise TrellisError(
-            f"expected a torch.nn.Module, got the TorchScript module {model.original_name!r}"
-            f"{f' at {prefix!r}' if prefix else ''}; pass the module as it was before "
-            "torch.jit.script or torch.jit.trace"
-        )
+    refuse_script(model, prefix)
     yield prefix, model
     hidden = "parametrizations" if parametrized(model) else None
     for name, child in model._modules.items():
         if child is not None and name != hidden:
             yield from named_plain_modules(child, f"{prefix}.{name}" if prefix else name)
+
+
+def refuse_script(module: nn.Module, place: str = "") -> None:
+    """Raise if a module is TorchScript, which hides its weights from Python."""
+    if isinstance(module, torch.jit.ScriptModule):
+        raise TrellisError(
+            f"expected a torch.nn.Module, got the TorchScript module {module.original_name!r}"
+            f"{f' at {place!r}' if place else ''}; pass the module as it was before "
+            "torch.jit.script or torch.jit.trace"
+        )
 
 
 def refuse_inference(model: nn.Module) -> None:

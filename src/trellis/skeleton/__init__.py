@@ -41,3 +41,7 @@ __all__ = [
     "read_recording",
     "register_reader",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -27,3 +27,7 @@ __all__ = [
     "unstack",
     "write_checkpoint",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -14,8 +14,9 @@ from torch.utils import _pytree as pytree
 from ...devices import on_cpu
 from ...errors import TrellisError
 from ...finite import check_model, check_outputs
+from ...graph.export import without_cache
 from ...graph.steps import leaves
-from ...graph.trellis import Trellis, spec, trace, unwrapped
+from ...graph.trellis import Trellis, trace, unwrapped
 from ...masks import Masks, plain
 from .axis_places import AxisPlaces
 from .module import Compacted
@@ -35,11 +36,11 @@ NEAR = {torch.float64: 1e-8, torch.float32: 1e-3}
 
 def check(network: Network, small: Compacted) -> None:
     """Run both: a compacted network that computes something else is never handed out."""
-    given = pytree.tree_unflatten(network.probes, network.nesting)
-    with plain(network.model) as model, torch.no_grad():
-        expected = _tensors(model(*given))
+    args, kwargs = pytree.tree_unflatten(network.probes, network.nesting)
+    with plain(network.model) as model, without_cache(model), torch.no_grad():
+        expected = _tensors(model(*args, **kwargs))
         check_outputs(expected, "look for a division by zero or an overflow before compacting")
-        found = _tensors(small(*given))
+        found = _tensors(small(*args, **kwargs))
     for want, have in zip(expected, found, strict=True):
         if want.shape != have.shape:
             raise _fault(f"shapes {tuple(have.shape)}, not {tuple(want.shape)}")
@@ -184,7 +185,7 @@ def compact(model: nn.Module | Trellis, example_inputs: Any = None) -> Compacted
     """
     if isinstance(model, Trellis):
         if example_inputs is None:
-            example_inputs = tuple(_example(spec) for spec in model.specs)
+            example_inputs = model.example_inputs
         model = model.model
     if isinstance(model, nn.Module):
         model = unwrapped(model)
@@ -232,12 +233,6 @@ def _compacted(network: Network) -> Compacted:
     return small
 
 
-def _example(spec: dict[str, Any]) -> Any:
-    if "shape" not in spec:
-        raise TrellisError(f"the traced trellis has an input {spec!r}: give example_inputs as well")
-    return torch.zeros(spec["shape"], dtype=getattr(torch, spec["dtype"]))
-
-
 def _runs(network: Network, name: str) -> bool:
     """Whether an operation's result is more than a constant that can be kept as it is."""
     value = network.values.get(name)
@@ -268,7 +263,6 @@ def _written(network: Network, kept: AxisPlaces, relations: dict[str, Relation])
         {n: t.tensor for n, t in held.items() if not t.parameter},
         _NONE,
         network.net.specs,
-        [spec(probe) for probe in network.probes],
     )
     masks = {n: t.mask for n, t in held.items() if t.mask is not None and not bool(t.mask.all())}
     return Masks(masks).apply(small) if masks else small

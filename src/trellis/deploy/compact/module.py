@@ -69,8 +69,17 @@ class Compacted(nn.Module):
             raise TrellisError(f"{name!r} cannot be the name of a tensor")
         return home, leaf
 
-    def forward(self, *inputs: Any) -> Any:
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        """Run the model. It takes its inputs as the original does: by position or by keyword."""
         given = pytree.tree_leaves(inputs)
+        # Those without a name come first, and are given by position.
+        names = list(dict.fromkeys(each["name"] for each in self.specs if "name" in each))
+        if unknown := [name for name in named if name not in names]:
+            raise TrellisError(
+                f"unknown keyword input {unknown[0]!r}; the compacted model takes "
+                f"{', '.join(names) or 'positional inputs only'}"
+            )
+        given += pytree.tree_leaves([named[name] for name in names if name in named])
         if len(given) != len(self.program.inputs):
             raise TrellisError(
                 f"the compacted model takes {len(self.program.inputs)} inputs, not {len(given)}"
@@ -123,6 +132,8 @@ class Compacted(nn.Module):
                 raise TrellisError(f"an input of the model is no tensor: {spec!r:.80}")
             kind: torch.dtype = getattr(torch, str(spec["dtype"]))
             zero = torch.zeros(tuple(spec["shape"]), dtype=kind)
+            if spec.get("name") == "attention_mask":  # zeros would hide every position
+                zero = torch.ones_like(zero)
             found.append(
                 torch.randn(zero.shape, generator=generator).to(kind)
                 if kind.is_floating_point
@@ -202,13 +213,14 @@ def _split(name: str) -> tuple[str, str]:
 
 def _spec(given: CompactedInput) -> dict[str, Any]:
     """What a file says of an input, once it is seen to be of a known type and no absurd size."""
+    named = {"name": given["name"]} if "name" in given else {}
     if "shape" not in given:
-        return {"value": str(given.get("value"))}
+        return {"value": str(given.get("value")), **named}
     shape, kind = given["shape"], given.get("dtype")
     if kind not in KINDS or math.prod(shape) > _LARGEST:
         raise TrellisError(f"{given!r:.80} describes no input")
     check_size(math.prod(shape) * KINDS[kind].itemsize, "an input")
-    return {"dtype": kind, "shape": shape}
+    return {"dtype": kind, "shape": shape, **named}
 
 
 def _of_a_mask(name: str) -> bool:

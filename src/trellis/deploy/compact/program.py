@@ -151,6 +151,8 @@ class Program:
             if any(isinstance(leaf, Ref) and leaf.name not in known for leaf in leaves(result)):
                 raise ValueError("the result is not there")
             return cls(inputs, tuple(ops), result)
+        except TrellisError:
+            raise
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise TrellisError(f"the list of operations is not sound: {error!s:.200}") from None
 

@@ -18,9 +18,11 @@ from torch.utils import _pytree as pytree
 from ...errors import TrellisError
 from ...graph.current import current
 from ...graph.export import decompose, export, mutates, on_plain
+from ...graph.inputs import Inputs, as_inputs, of_tensors, one_sample, values
+from ...graph.inputs import leaves as input_leaves
 from ...graph.interpreter import Interpreter, UnknownOperation, where
 from ...graph.steps import Signal, Weight, leaves
-from ...graph.trellis import Trellis, as_inputs, assemble, one_sample, unwrapped
+from ...graph.trellis import Trellis, assemble, unwrapped
 from ...masks.plain import aliases, undisturbed
 from ...masks.slots import named_slots
 from ...paths.liveness import Liveness, ends, liveness, propagate
@@ -29,20 +31,17 @@ from .program import Op, Ref, target_of
 # Exporting a model so that it takes batches of any size.
 
 
-def exported(
-    model: nn.Module, inputs: tuple[Any, ...], *, of: nn.Module
-) -> tuple[ExportedProgram, bool]:
+def exported(model: nn.Module, inputs: Inputs, *, of: nn.Module) -> tuple[ExportedProgram, bool]:
     """Export a plain model for one sample, the batch left open where the first dimension is one.
 
     Says whether it is. ``of`` as for `export`.
     """
-    tensors = all(isinstance(x, Tensor) and x.ndim and x.shape[0] == 1 for x in inputs)
-    if inputs and tensors:
-        twice = tuple(torch.cat([x, x]) for x in inputs)
-        if one_sample(model, twice)[0].shape[0] == 1:
-            shapes = [{0: Dim.AUTO} for _ in twice]
+    given = values(inputs)
+    if given and all(isinstance(x, Tensor) and x.ndim and x.shape[0] == 1 for x in given):
+        twice = of_tensors(inputs, lambda x: torch.cat([x, x]))
+        if values(one_sample(model, twice))[0].shape[0] == 1:
             try:
-                program = export(model, twice, _keyed(model, shapes), of=of)
+                program = export(model, twice, _open_batch(model, twice), of=of)
             except TrellisError:
                 return export(model, inputs, of=of), False
             first = next(n for n in program.graph.nodes if is_input(program, n))
@@ -51,14 +50,12 @@ def exported(
     return export(model, inputs, of=of), False
 
 
-def _keyed(model: nn.Module, shapes: list[Any]) -> Any:
-    """As `torch.export` wants them: a tuple in the order of forward(), varargs nested."""
-    kinds = [p.kind for p in inspect.signature(model.forward).parameters.values()]
-    varargs = inspect.Parameter.VAR_POSITIONAL
-    if varargs in kinds[: len(shapes)]:
-        at = kinds.index(varargs)
-        return (*shapes[:at], tuple(shapes[at:]))
-    return tuple(shapes)
+def _open_batch(model: nn.Module, inputs: Inputs) -> dict[str, Any]:
+    """Leave the first dimension of every input open, in the form that `torch.export` takes:
+    a dictionary from the names of forward() to shapes."""
+    given = inspect.signature(model.forward).bind(*inputs.args, **inputs.kwargs).arguments
+    found: dict[str, Any] = pytree.tree_map_only(Tensor, lambda _: {0: Dim.AUTO}, dict(given))
+    return found
 
 
 def is_input(program: ExportedProgram, node: fx.Node) -> bool:
@@ -176,7 +173,7 @@ def read(model: nn.Module, example_inputs: Any, batched: bool = True) -> Network
                 else (export(seen, given, of=model), False)
             )
             canonical = {name: first for first, names in aliases(seen).items() for name in names}
-            flat = pytree.tree_leaves(tuple(given))
+            flat = input_leaves(given)
             order = [name for name, _ in seen.named_parameters()]
             program, found = _interpreted(program, flat, canonical, model)
             net = assemble(model, found, order, given)
@@ -186,7 +183,7 @@ def read(model: nn.Module, example_inputs: Any, batched: bool = True) -> Network
     net = exact.wired  # it has a signal for every value of the program
     network = Network(model, net, [], _probes(flat), learns=learns, batched=batched)
     network.fixed = seen.fixed
-    network.nesting = pytree.tree_structure(tuple(inputs))
+    network.nesting = pytree.tree_structure((inputs.args, inputs.kwargs))
     if net.connections:
         network.kept = current(net).kept()
         if net is not exact:  # what only adds to what a softmax removes changes nothing

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from ...errors import TrellisError
-from ...graph.trellis import spec
+from ...graph.inputs import spec
 from .program import COUNTS, KINDS, Call, Held, Op, Program, function
 
 LARGEST = 1 << 32  # bytes of one intermediate result, for the example's shapes
@@ -85,6 +85,8 @@ def checked(
             if _depends_on_values(op, args, kwargs):
                 raise _ValuesDecide
             result = called(op, args, kwargs)
+        except TrellisError:
+            raise
         except (ArithmeticError, AssertionError, AttributeError, LookupError) as error:
             raise _refused(op, error) from None
         except (NotImplementedError, RuntimeError, TypeError, ValueError) as error:

@@ -16,9 +16,10 @@ from torch.utils import _pytree as pytree
 
 from ...errors import TrellisError
 from ...graph.export import decompose, export, mutates, on_plain
+from ...graph.inputs import Inputs, as_inputs, leaves, one_sample
 from ...graph.interpreter import SILENT, where
 from ...graph.registry import MOVES, aten, key
-from ...graph.trellis import as_inputs, one_sample, unwrapped
+from ...graph.trellis import unwrapped
 from . import rules as _rules  # noqa: F401  (registers the lowerings)
 from .fold import fold
 from .form import Step, Tables
@@ -62,9 +63,9 @@ def lowered(model: nn.Module, example_inputs: Any) -> Network:
 
 
 class _Walk:
-    def __init__(self, program: ExportedProgram, inputs: Sequence[Any]) -> None:
+    def __init__(self, program: ExportedProgram, inputs: Inputs) -> None:
         self.program = program
-        self.inputs = pytree.tree_leaves(tuple(inputs))
+        self.inputs = leaves(inputs)
         self.net = Network()
         self.values: dict[fx.Node, Any] = {}
 

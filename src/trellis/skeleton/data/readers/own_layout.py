@@ -19,8 +19,9 @@ from .text import LARGEST, at, brief, read_bytes
 
 def read_json(path: Path) -> Any:
     """Return what a JSON file holds."""
+    content = read_bytes(path)
     try:
-        return json.loads(read_bytes(path).decode("utf-8-sig"))
+        return json.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise TrellisError(f"{at(path)}: invalid UTF-8 text ({error.reason})") from None
     except json.JSONDecodeError as error:

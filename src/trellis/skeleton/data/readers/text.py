@@ -50,6 +50,8 @@ def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
         return read_limited(path, most)
     except FileNotFoundError:
         raise TrellisError(f"file not found: {at(path)}") from None
+    except TrellisError:
+        raise
     except (OSError, ValueError) as error:  # ValueError: a name no file can have
         reason = getattr(error, "strerror", None) or error
         raise TrellisError(f"{at(path)} cannot be read: {reason}") from error
