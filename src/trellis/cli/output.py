@@ -36,7 +36,7 @@ _ACTS = re.compile(
 
 
 @contextmanager
-def aside() -> Iterator[None]:
+def stdout_to_stderr() -> Iterator[None]:
     """Run the user's model: what it prints goes to stderr."""
     with redirect_stdout(sys.stderr):
         yield
