@@ -431,7 +431,10 @@ def _recordings(
 
 
 def scene_of(
-    recogniser: Recogniser, data: Skeletons, show: tuple[str, ...], fold: str | None
+    recogniser: Recogniser,
+    data: Skeletons,
+    show: tuple[str, ...] = (),
+    fold: str | None = None,
 ) -> Scene:
     """Return the recordings to show: those given, or a few test recordings of different classes."""
     numbers = [number_of(data, index) for index in show] or _spread(recogniser, data, fold)
