@@ -172,7 +172,7 @@ class ProgressLog:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._phase, self._since = "preparing", time.monotonic()
-        self._last = self._since
+        self._last = self._told = self._since  # the last line, and the last with a state
         self._lock, self._over = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._repeat, daemon=True)
 
@@ -190,8 +190,9 @@ class ProgressLog:
             now = time.monotonic()
             if phase != self._phase:
                 self._phase, self._since = phase, now
-            elif now - self._last < _LOG_EVERY:
+            elif now - self._told < 0.8 * _LOG_EVERY:
                 return
+            self._told = now
             self._write(state())
 
     def _write(self, state: str) -> None:
@@ -203,8 +204,7 @@ class ProgressLog:
         while not self._over.wait(min(_LOG_EVERY, 1.0)):
             with self._lock:
                 now = time.monotonic()
-                # One second more: a report that is about to come says more than this line.
-                if now - self._last > _LOG_EVERY + 1:
+                if now - self._last > _LOG_EVERY:
                     self._write(f"working for {now - self._since:.0f} s")
 
 
