@@ -7,7 +7,8 @@ TEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n auto
 
 .PHONY: demo test test-all tools lint api docs bench fuzz page clean
 
-demo: $(VENV)/.dev
+# Five minutes at most on two cores, installation included; without the tools for development.
+demo: $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
 	$(VENV)/bin/trellis demo
 
 # Tests that need a system tool which is not here are skipped, and the end of the report names it.
@@ -57,6 +58,11 @@ fuzz: $(VENV)/.dev
 
 clean:
 	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/.demo: pyproject.toml constraints.txt
+	$(PYTHON) -m pip --version > /dev/null 2>&1 || python3 -m venv --clear $(VENV)
+	$(PYTHON) -m pip install --quiet -c constraints.txt -e '.[wasm]'
+	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt
 	$(PYTHON) -m pip --version > /dev/null 2>&1 || python3 -m venv --clear $(VENV)

@@ -64,7 +64,7 @@ def test_accuracy_is_told_with_data(run: Run, small: Path) -> None:
     words = ("export", "c", "small", "--out", "device", "--values", "int8", "--data", SOURCE)
     done = run(*words)
     assert done.status == 0, done.err
-    assert "top-1" in done.out and "of the tables in int8" in done.out
+    assert "top-1" in done.out and "for the tables in int8" in done.out
     told = run(*words, "--json").json
     assert told["accuracy"]["recordings"] > 0
     assert told["accuracy"]["model"] == pytest.approx(told["accuracy"]["exported"], abs=0.1)
@@ -88,7 +88,7 @@ def test_what_does_not_fit_is_told(fails: Callable[..., str], small: Path) -> No
     assert "give a source" in fails("export", "c", "small", "--out", "d", "--fold", "1")
     (small / "bare.py").write_text("import torch\nnet = torch.nn.Linear(3, 2)\n")
     words = ("export", "c", "bare:net", "--input", "1x3", "--out", "d", "--data", SOURCE)
-    assert "says nothing of recordings" in fails(*words)
+    assert "does not describe recordings" in fails(*words)
 
 
 def test_channels_are_made_of_places_in_what_is_exported(run: Run, trained: Path) -> None:  # noqa: F811

@@ -110,7 +110,7 @@ def test_any_model(run: Run, tmp_path: Path) -> None:
         name for name in FILES if name != "index.html"
     ]
     done = run(*words, "--data", SOURCE)
-    assert done.status != 0 and "says nothing of recordings" in done.err
+    assert done.status != 0 and "does not describe recordings" in done.err
     done = run("export", "wasm", "shop:net", "--input", "1x3", "--out", "plain", "--fold", "1")
     assert done.status != 0 and "--fold divide --data" in done.err
 

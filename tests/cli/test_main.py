@@ -97,11 +97,27 @@ def test_unknown_command(run: Run) -> None:
     ran = run("audti")
     assert ran.status == 2
     assert "did you mean 'audit'?" in ran.err
-    assert "there are audit, prune, demo" in run("fly").err
+    assert "expected audit, prune, demo" in run("fly").err
 
 
-def test_unknown_option_is_status_2(run: Run) -> None:
-    assert run("audit", "tests.cli.models:mlp", "--inputs-of", "1x16").status == 2
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("audit", "trellis audit: error: expected MODULE:FACTORY|FOLDER"),
+        ("audit x --inputs-of 3", "trellis audit: error: unknown option '--inputs-of'"),
+        ("audit a b", "trellis audit: error: unexpected argument 'b'"),
+        ("prune x --keep 1.5", "trellis prune: error: --keep: expected a whole number, got '1.5'"),
+        ("data", "trellis data: error: expected info or show"),
+        ("export cc x", "trellis export: error: expected onnx, c or wasm, got 'cc'"),
+        ("export c x", "trellis export c: error: expected --out"),
+        ("reproduce table9", "error: expected table1, table2 or table3, got 'table9'"),
+        ("train x --bones no --out x", "--bones: expected free, start, limit or fixed, got 'no'"),
+    ],
+)
+def test_argument_errors_are_one_line(run: Run, words: str, said: str) -> None:
+    ran = run(*words.split())
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert said in ran.err and ran.err.endswith("--help`\n")
 
 
 def test_a_fault_of_ours_is_status_2_with_its_traceback(

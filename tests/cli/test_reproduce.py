@@ -84,13 +84,15 @@ def test_refusals_are_one_line(fails: Callable[..., str], recordings: Path) -> N
     assert not [p for p in recordings.iterdir() if p.is_dir()]
 
 
-def test_a_bar_is_shown_on_a_terminal_only(
+def test_a_terminal_has_a_bar_and_a_log_has_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from trellis.cli.reproduce import live_bar
 
     with live_bar() as watch:
-        assert watch is None
+        watch(Progress("tuning 4 networks", 2, 9, 0.5, 0.75, 55, 10, 100))
+    line = "stack 2 of 9, tuning 4 networks: 50.0 % of the run done  loss 0.500"
+    assert capsys.readouterr().err.startswith(line)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     with live_bar() as watch:

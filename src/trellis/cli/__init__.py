@@ -1,7 +1,7 @@
 """The command line: ``trellis COMMAND``.
 
-Exit status: 0 is well, 1 is a check that failed (``audit --fail-under``), 2 is an error, told in
-one line on stderr. 141 is a reader that has seen enough (``| head``).
+Exit status: 0 success, 1 a failed check (``audit --fail-under``), 2 an error (one line on stderr),
+130 Ctrl-C, 141 a closed pipe (``| head``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tyro
@@ -34,43 +34,50 @@ COMMANDS = (
     "report",
 )  # fmt: skip
 
+SUBCOMMANDS = {"data": ("info", "show"), "export": ("onnx", "c", "wasm")}  # without plugins
+_KINDS = {"N": "a whole number", "FRACTION": "a number such as 0.99"}
+
 HELP = """\
 usage: trellis COMMAND ...
 
-See which weights of a pruned network are dead, and prune so that none is.
+Find the dead weights of a pruned network, and prune so that every kept weight is live.
 
-  audit   which kept connections lie on no path from an input to an output
+  audit   count the kept connections that lie on no path from an input to an output
             trellis audit shop.models:detector --weights pruned.safetensors --input 1x3x224x224
-  prune   keep the best connections, every one of them live
+  prune   keep the best connections, all of them live
             trellis prune shop.models:detector --weights trained.safetensors \\
                 --input 1x3x224x224 --sparsity 0.99 --out pruned.safetensors
-  demo    train the paper's network on built-in recordings, prune it in three ways, compare
+  demo    compare the paper's pruning with `trellis shrink` on built-in data (three minutes)
             trellis demo
-  data    what a set of recorded skeletons holds, and what a recording looks like
+  data    list the contents of a set of skeleton recordings, or show one recording
             trellis data info hands45
             trellis data show hands45 12 --out hand.html
-  train   a graph network on recordings of moving skeletons
+  train   train a graph network on skeleton recordings
             trellis train hands45 --out hands
-  tune    a pruned network again: kept connections learn, removed ones stay removed
+  tune    fine-tune a pruned network: removed connections stay removed
             trellis tune small --data hands45 --out tuned
-  shrink  all of it at once: train, prune while training, tune; or search how small it may be
-            trellis shrink --data hands45 --sparsity 0.999
-            trellis shrink --data csv:recordings --at-least 0.9
+  shrink  train, prune gradually and fine-tune in one command; or search the smallest network
+            trellis shrink hands45 --sparsity 0.999
+            trellis shrink csv:recordings --at-least 0.9
   evaluate
-          how well a trained model names actions, or the action in a recording
+          measure a model's accuracy, or name the action in a recording
             trellis evaluate hands --data hands45
             trellis evaluate hands wave.csv
-  export  a model as ONNX, or as C for devices, without its dead units
+  export  write a model as ONNX, C or WebAssembly, without its dead units
             trellis export onnx small --out small.onnx
   reproduce
-          the tables of the paper, its figures beside ours; a killed run goes on
+          compute the tables of the paper, with its figures beside ours
             trellis reproduce table2 --data fpha:PATH --seeds 5 --device cuda --recipe paper
-  report  one page that shows a run or a model: how much can go, what is kept, what survived
-            trellis report runs/demo
+  report  write one page about a run or a model
+            trellis report runs/demo/paper
 
 `trellis COMMAND --help` explains a command; `trellis --version` prints the version.
-Exit status: 0 fine, 1 below --fail-under, 2 an error (one line on stderr).
+Exit status: 0 success, 1 below --fail-under, 2 an error (one line on stderr).
 """
+
+
+class _ArgumentError(Exception):
+    """The words after a command do not fit it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -85,51 +92,138 @@ def main(argv: Sequence[str] | None = None) -> int:
     command, *rest = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if command in ("-h", "--help", "--version"):
         about = f"trellis {trellis.__version__}\n" if command == "--version" else HELP
-        return _told(lambda: min(sys.stdout.write(about), 0))
+        return _status_of(lambda: min(sys.stdout.write(about), 0))
     if command not in COMMANDS:
         close = difflib.get_close_matches(command, COMMANDS, n=1)
-        known = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}"
-        return _failed(f"{command!r} is no command: {known} (see trellis --help)")
-    if "" in rest:  # a path of no letters would be the current folder
+        known = f"did you mean {close[0]!r}?" if close else f"expected {', '.join(COMMANDS)}"
+        return _failed(f"unknown command {command!r}: {known} (see trellis --help)")
+    if "" in rest:  # an empty path would be the current folder
         before = rest[rest.index("") - 1] if rest[0] else command
         return _failed(f"an empty word follows {before!r}: was a variable not set?")
     for word in rest:
         if not _is_text(word):
-            return _failed(f"{word!r} is not UTF-8, and no file could tell of it: rename it")
+            return _failed(f"{word!r} is not UTF-8, so files cannot name it: rename it")
+
+    program = f"trellis {command}"
+    if parts := SUBCOMMANDS.get(command):
+        first = rest[0] if rest else None
+        if command == "export" and first not in parts:
+            from ..deploy.exporters import EXPORTERS
+
+            parts = tuple(EXPORTERS.names())
+        if first in parts:
+            program = f"{program} {first}"
+        elif first is not None and not first.startswith("-"):
+            return _failed(
+                f"expected {_one_of(parts)}, got {first!r}; see `{program} --help`", program
+            )
 
     def called() -> int:
-        return tyro.cli(
-            _imported(command, rest),
-            prog=f"trellis {command}",
-            args=rest,
-            config=(tyro.conf.FlagCreatePairsOff,),
-        )
+        with _one_line_errors(rest, program):
+            return tyro.cli(
+                _imported(command, rest),
+                prog=f"trellis {command}",
+                args=rest,
+                config=(tyro.conf.FlagCreatePairsOff,),
+            )
 
-    return _told(called)
+    return _status_of(called, program)
 
 
-def _told(called: Callable[[], int]) -> int:
-    """The exit status of a call, whatever becomes of it."""
+def _one_line_errors(words: Sequence[str], program: str) -> contextlib.AbstractContextManager[None]:
+    """Replace tyro's boxes by one line. A tyro without hooks for errors keeps its boxes."""
+    found: Any = getattr(tyro, "_errors", None)
+    if not hasattr(found, "on_parse_error"):
+        return contextlib.nullcontext()
+
+    def hook(event: Any) -> None:
+        raise _ArgumentError(f"{_expected(event, words)}; see `{program} --help`")
+
+    context: contextlib.AbstractContextManager[None] = found.on_parse_error(hook)
+    return context
+
+
+def _expected(event: Any, words: Sequence[str]) -> str:
+    """Say what was expected and what came, for a parsing error of tyro."""
+    kind = type(event).__name__
+    if kind == "MissingArgs":
+        unknown = [word for word in event.unrecognized_tokens if word.startswith("-")]
+        if unknown:
+            return f"unknown option {unknown[0]!r}"
+        return f"expected {', '.join(_argument(each.arg) for each in event.missing_arguments)}"
+    if kind == "UnrecognizedArgs":
+        first = str(event.tokens[0])
+        return f"{'unknown option' if first.startswith('-') else 'unexpected argument'} {first!r}"
+    if kind == "InvalidChoice":
+        return f"{_flag(event.argument)}expected {_one_of(event.choices)}, got {event.value!r}"
+    if kind == "MissingSubcommand":
+        got = "" if event.found_token is None else f", got {event.found_token!r}"
+        return f"expected {_one_of(event.subcommand_spec.parser_from_name)}{got}"
+    if kind in ("BadValue", "InstantiationFailure") and event.argument is not None:
+        metavar = event.argument.lowered.metavar
+        wanted = f"{_flag(event.argument)}expected {_KINDS.get(metavar, metavar)}"
+        given = getattr(event, "offending_value", None)
+        if given is None and not event.argument.is_positional():
+            given = _following(_argument(event.argument), words)
+        return wanted if given is None else f"{wanted}, got {given!r}"
+    text = getattr(event, "message", None) or getattr(event, "reason", None) or kind
+    return " ".join(str(text).split())
+
+
+def _argument(argument: Any) -> str:
+    """Return the flag of an option, or what a positional argument stands for."""
+    if argument.is_positional():
+        return str(argument.lowered.metavar)
+    return str(argument.lowered.name_or_flags[-1])
+
+
+def _flag(argument: Any) -> str:
+    return "" if argument.is_positional() else f"{_argument(argument)}: "
+
+
+def _one_of(names: Iterable[str]) -> str:
+    """
+    >>> _one_of(["a", "b", "c"])
+    'a, b or c'
+    """
+    *most, last = map(str, names)
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def _following(flag: str, words: Sequence[str]) -> str | None:
+    """Return the value of a flag on the command line: the next word, or what follows ``=``."""
+    for place, word in enumerate(words):
+        if word.startswith(f"{flag}="):
+            return word[len(flag) + 1 :]
+        if word == flag:
+            return words[place + 1] if place + 1 < len(words) else None
+    return None
+
+
+def _status_of(called: Callable[[], int], program: str = "trellis") -> int:
+    """Call a command, and return its exit status whatever happens."""
     try:
         try:
             status = called()
         except SystemExit:  # tyro, after --help
             sys.stdout.flush()
             raise
-        sys.stdout.flush()  # now: later a closed pipe is a complaint of Python's
+        sys.stdout.flush()  # now: later, Python itself would report a closed pipe
         return status
     except TrellisError as error:
         return _failed(str(error))
+    except _ArgumentError as error:
+        return _failed(str(error), program)
     except KeyboardInterrupt:
         return 130
     except (BrokenPipeError, SystemExit) as error:
-        # rich ends the process itself where a pipe is closed, with status 1: in somebody's CI that
-        # is "below --fail-under".
+        # rich ends the process with status 1 if a pipe is closed. For `audit` in continuous
+        # integration, status 1 means "below --fail-under".
         closed = error if isinstance(error, BrokenPipeError) else error.__context__
         if not isinstance(closed, BrokenPipeError):
-            raise  # tyro, after --help or a misspelt option
-        # Whoever read our output has seen enough (`| head`); Python would complain once more
-        # while it closes the rest.
+            raise  # tyro, after --help
+        # The reader of our output is done (`| head`). Without this, Python would complain once
+        # more while it closes the output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except Exception as error:
@@ -137,12 +231,12 @@ def _told(called: Callable[[], int]) -> int:
             return _failed(f"there is not enough memory: {error}")
         if isinstance(error, OSError) and error.errno in _OF_THE_SYSTEM:
             return _failed(f"{error.strerror}: {str(error.filename or 'the output')!r:.200}")
-        # Status 1 would read as "below --fail-under" in somebody's CI.
+        # Not status 1: in continuous integration that means "below --fail-under".
         say(traceback.format_exc().rstrip("\n"), to=sys.stderr)
-        return _failed("this is a fault of Trellis, not yours: please report the lines above")
+        return _failed("this is a bug in Trellis: please report the lines above")
 
 
-# What a file system or a disk has to say is no fault of ours.
+# Errors of the file system or the disk, not bugs in Trellis.
 _OF_THE_SYSTEM = (
     errno.EACCES, errno.EDQUOT, errno.EIO, errno.ENAMETOOLONG, errno.ENOSPC, errno.EPERM,
     errno.EROFS,
@@ -162,8 +256,7 @@ def _is_text(word: str) -> bool:
 
 
 def _prepare_output() -> None:
-    """Output that is closed (``>&-``) is as good as none, and letters that its encoding does not
-    have are written as numbers."""
+    """Discard output if it is closed (``>&-``), and escape letters that its encoding lacks."""
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -171,9 +264,10 @@ def _prepare_output() -> None:
 
 
 def _imported(name: str, words: Sequence[str]) -> Command:
-    """Import a command when it is asked for: `trellis report` does not wait for exporters.
+    """Import one command only.
 
-    A module whose flags depend on the command line has a function ``command(words)``.
+    tyro's own subcommands need the functions of all commands, and so all their imports, even for
+    ``--help``. A module whose flags depend on the command line has a function ``command(words)``.
     """
     module = importlib.import_module(f"trellis.cli.{name}")
     make = getattr(module, "command", None)
@@ -181,8 +275,9 @@ def _imported(name: str, words: Sequence[str]) -> Command:
 
 
 def bounded(command: Command) -> Command:
-    """The same command, which names the number that it could not compute with, if one is to blame.
-    Every option checks its own range; this is for what one forgets.
+    """Let a command name the option whose number is out of range for arithmetic.
+
+    Every option checks its own range; this catches the rest.
 
     >>> def show(*, rate: float = 30.0) -> int:
     ...     return int(rate)
@@ -213,17 +308,17 @@ def bounded(command: Command) -> Command:
 
 
 def _of_memory(error: Exception) -> bool:
-    """Whether there was too little memory; torch has no class for that on a CPU.
+    """Whether memory ran out; torch has no exception class for this on a CPU.
 
     >>> _of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to ..."))
     True
     """
-    words = "can't allocate memory", "not enough memory", "out of memory"
-    told = isinstance(error, RuntimeError) and any(each in str(error) for each in words)
-    return told or isinstance(error, MemoryError)
+    texts = "can't allocate memory", "not enough memory", "out of memory"
+    found = isinstance(error, RuntimeError) and any(each in str(error) for each in texts)
+    return found or isinstance(error, MemoryError)
 
 
-def _failed(message: str) -> int:
-    with contextlib.suppress(BrokenPipeError):  # the status still tells
-        say(f"trellis: error: {' '.join(message.split())}", to=sys.stderr)
+def _failed(message: str, program: str = "trellis") -> int:
+    with contextlib.suppress(BrokenPipeError):  # the exit status is still correct
+        say(f"{program}: error: {' '.join(message.split())}", to=sys.stderr)
     return 2

@@ -16,7 +16,7 @@ from ..report import write_page
 from ..report.content import audit_report
 from .data_arguments import Inputs, Json, Target, Weights
 from .model_arguments import input_files, opened
-from .output import aside, print_audit, print_json, say
+from .output import print_audit, print_json, say, stdout_to_stderr
 
 MasksIn = Annotated[
     Path | None,
@@ -65,7 +65,7 @@ def audit(
     if html is not None:
         check_writable(html, input_files(target, weights, masks))
     given = opened(target, inputs, weights)
-    with aside():
+    with stdout_to_stderr():
         if masks is not None:
             trellis.Masks.load(masks).apply(given.model)
         found = trellis.audit(given.model, given.examples)

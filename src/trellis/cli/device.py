@@ -67,7 +67,7 @@ def chosen_device(name: str, precision: str) -> torch.device:
     device = torch.device("cpu") if name == "cpu" else _gpu(name)
     if device.type == "cpu" and precision == "tf32":
         raise TrellisError("--precision tf32 is for a GPU: on a CPU take fp32 or bf16")
-    if precision == "bf16" and not _knows_bf16(device):
+    if precision == "bf16" and not knows_bf16(device):
         unable = "this CPU does not know it (those with AVX512_BF16 or AMX"
         if device.type == "cuda":
             name = torch.cuda.get_device_name(device)
@@ -78,8 +78,8 @@ def chosen_device(name: str, precision: str) -> torch.device:
     return device
 
 
-def _knows_bf16(device: torch.device) -> bool:
-    """Whether it multiplies bfloat16 by itself. A CPU that does not is many times slower in it."""
+def knows_bf16(device: torch.device) -> bool:
+    """Whether the device multiplies bfloat16 natively. Emulation is many times slower than fp32."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     told = (getattr(torch.cpu, name, None) for name in _BF16)

@@ -1,11 +1,11 @@
-"""``trellis export``: a model in a form that needs no PyTorch."""
+"""``trellis export``: write a model as C, ONNX or WebAssembly, which need no PyTorch."""
 
 from __future__ import annotations
 
 import inspect
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
@@ -13,25 +13,24 @@ import numpy as np
 import torch
 import tyro
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 import trellis
 
 from .. import skeleton
-from ..deploy.c.write import write_c
 from ..deploy.compact import Compacted
 from ..deploy.exporters import EXPORTERS
+from ..deploy.format.read import read
 from ..deploy.onnx import SLOWER, needed
-from ..deploy.prepare import prepared
 from ..deploy.recording import Recording
-from ..deploy.tables.form import Tables, interpreted
-from ..deploy.tables.lower import tables
+from ..deploy.tables.form import interpreted
 from ..deploy.wasm.build import toolchain
 from ..deploy.wasm.page import Clip, Scene
-from ..deploy.wasm.write import write_wasm
 from ..errors import TrellisError
 from ..files import check_writable
-from ..skeleton import Recogniser, Skeletons
+from ..saving.folder import DESCRIPTION
+from ..schema import read_json
+from ..skeleton import Fold, Recogniser, Skeletons
 from ..skeleton.data.hands.hand import LAYOUT
 from ..skeleton.data.pose import branches, turn_of
 from ..skeleton.data.readers.text import shown
@@ -50,100 +49,115 @@ from .data_arguments import (
     fold_for,
     protocol_for,
 )
-from .model_arguments import Opened, input_files, is_folder, opened
-from .output import aside, percent, print_json, say
+from .model_arguments import input_files, is_folder, opened
+from .output import percent, print_json, say, stdout_to_stderr
 
-# What an export has to know of a model that names the action in a recording.
-
-
-def recogniser_of(given: Opened, target: str) -> Recogniser | None:
-    """A recogniser, where the target is a folder that says what the model expects of recordings."""
-    knows = is_folder(target) and bool(given.notes and given.notes.get(NOTES))
-    return Recogniser.load(target) if knows else None
-
-
-def example_of(recogniser: Recogniser) -> Tensor:
-    """One prepared recording, in shape: (1, joints, chunks * 3)."""
-    return torch.zeros(1, len(recogniser.layout.joints), 3 * recogniser.chunks)
-
-
-def lowered(given: Opened, recogniser: Recogniser | None) -> Tables:
-    """A model's tables; a recogniser's begin with a prepared recording."""
-    if recogniser is None:
-        return tables(given.model, given.examples)
-    return tables(recogniser.network(), (example_of(recogniser),))
-
-
-def described_input(recogniser: Recogniser) -> dict[str, Any]:
-    """What the run-time has to know of a recogniser beside its network."""
-    normalisation = recogniser.normalisation
-    return {
-        "classes": recogniser.classes,
-        "recording": Recording(
-            recogniser.layout.joints, recogniser.chunks, normalisation.roots,
-            normalisation.scale, recogniser.basis, normalisation.body, normalisation.bones,
-            normalisation.length,
-        ),
-    }  # fmt: skip
-
-
-def told_input(recogniser: Recogniser, folder: str) -> str:
-    """In words, for whoever feeds the network without our C."""
-    joints, chunks = recogniser.layout.joints, recogniser.chunks
-    names = ", ".join(joints[root] for root in recogniser.normalisation.roots)
-    each = "x y z of each chunk"
-    if recogniser.basis == "cosines":
-        each = "x y z of each coefficient of the orthonormal cosine transform (DCT-II) over chunks"
-    turned = ""
-    if body := recogniser.normalisation.body:
-        bottom, top, left, right = (joints[joint] for joint in body)
-        turned = (
-            f" It is turned so that y is from {bottom} to {top} on average, and x from {left} to "
-            f"{right}."
-        )
-    if bones := recogniser.normalisation.bones:
-        long = recogniser.normalisation.length / recogniser.normalisation.scale
-        turned += (
-            f" It is then scaled so that its {len(bones)} bones are {long:.6g} long on average."
-        )
-    return (
-        f"Its input is (batch, {len(joints)}, {3 * chunks}): of each joint, {each}. A recording is "
-        f"averaged over {chunks} chunks, centred on {names or 'nothing'} and divided by "
-        f"{recogniser.normalisation.scale:.6g} first.{turned} In Python, "
-        f"trellis.skeleton.Recogniser.load({folder!r}).prepared(recordings) does it; the same is "
-        "in the file's metadata, as `recording`."
-    )
-
-
-# ``trellis export c``: a model as C99, and as a ``.trellis`` file.
-
+BUILT_IN = "hands45"
+_CALIBRATED = 400  # recordings: enough for the means that int8 needs
+_BATCH = 128
+_CLIPS, _FRAMES = 4, 60  # recordings on a page, and the preferred length of each (two seconds)
 
 arg = tyro.conf.arg
 CFolder = Annotated[
     Path,
     arg(
         metavar="FOLDER",
-        help="Where to write model.h, model.c, main.c, README.md and model.trellis. Made if it is "
-        "not there; files of these names are replaced.",
+        help="Output folder for model.h, model.c, main.c, README.md and model.trellis. Existing "
+        "files of these names are replaced.",
+    ),
+]
+OnnxFile = Annotated[Path, arg(metavar="FILE", help="Output file, such as model.onnx.")]
+WasmFolder = Annotated[
+    Path,
+    arg(
+        metavar="FOLDER",
+        help="Output folder for model.wasm, model.mjs, README.md and, for a model of recordings, "
+        "index.html. Existing files of these names are replaced.",
     ),
 ]
 Values = Annotated[
     Literal["fp32", "fp16", "int8"],
     arg(
-        help="How weights are stored. int8 has a scale for each row, and is calibrated on --data "
-        "where that is given; activations stay fp32."
+        help="Storage type of the weights. int8 has one scale per row and is calibrated on --data "
+        "if given. Activations are always fp32."
     ),
 ]
-Calibration = Annotated[
+CalibrationData = Annotated[
     str | None,
     arg(
         metavar="SOURCE",
-        help="Recordings, named as for `trellis train`: int8 is calibrated on their training part, "
-        "and accuracy before and after is told on their test part.",
+        help="Recordings, named as for `trellis train`. int8 is calibrated on their training part; "
+        "accuracy before and after is measured on their test part.",
     ),
 ]
-_CALIBRATED = 400  # recordings are enough for means
-_AT_ONCE = 128
+PageData = Annotated[
+    str | None,
+    arg(
+        metavar="SOURCE",
+        help="Recordings, named as for `trellis train`. The page shows some of their test part; "
+        "int8 is calibrated on their training part. Default: built-in synthetic recordings.",
+    ),
+]
+ShownRecordings = Annotated[
+    tuple[str, ...],
+    arg(
+        name="show",
+        metavar="INDEX",
+        help="Recordings of the data that the page shows: numbers from 0, or names. Default: four "
+        "test recordings of different classes. The page contains these recordings.",
+    ),
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A model to export, its example inputs and, if it names actions, its recogniser."""
+
+    model: nn.Module
+    examples: tuple[Tensor, ...]
+    recogniser: Recogniser | None = None
+
+    def about(self) -> dict[str, Any]:
+        """Return the class names and the input description, for `trellis.export_c`."""
+        if self.recogniser is None:
+            return {}
+        normalisation = self.recogniser.normalisation
+        recording = Recording(
+            self.recogniser.layout.joints, self.recogniser.chunks, normalisation.roots,
+            normalisation.scale, self.recogniser.basis, normalisation.body, normalisation.bones,
+            normalisation.length,
+        )  # fmt: skip
+        return {"classes": self.recogniser.classes, "recording": recording}
+
+
+def source_of(target: str, inputs: tuple[str, ...], weights: Path | None) -> Source:
+    """Load the model that a command line names, once.
+
+    The folder of a recogniser gives the network that reads prepared recordings,
+    (1, joints, chunks * 3).
+    """
+    if weights is None and _is_recogniser(target):
+        return source_of_recogniser(Recogniser.load(target))
+    given = opened(target, inputs, weights)
+    return Source(given.model, given.examples)
+
+
+def source_of_recogniser(recogniser: Recogniser) -> Source:
+    """Return a recogniser's network and an example input for it."""
+    example = torch.zeros(1, len(recogniser.layout.joints), 3 * recogniser.chunks)
+    return Source(recogniser.network(), (example,), recogniser)
+
+
+def _is_recogniser(target: str) -> bool:
+    """Whether a folder says what its model expects of recordings. `opened` reports bad folders."""
+    if not is_folder(target):
+        return False
+    try:
+        head = read_json(Path(target, DESCRIPTION), dict[str, Any], "save the model again")
+    except (OSError, TrellisError):
+        return False
+    notes = head.get("notes")
+    return isinstance(notes, dict) and bool(notes.get(NOTES))
 
 
 def c(
@@ -154,16 +168,17 @@ def c(
     inputs: Inputs = (),
     weights: Weights = None,
     values: Values = "fp32",
-    data: Calibration = None,
+    data: CalibrationData = None,
     protocol: OwnProtocol = None,
     fold: OwnFold = None,
     skip_bad: SkipBad = False,
     as_json: Json = False,
 ) -> int:
-    """Write a model as C99: tables and one small kernel, no allocation, no dependency.
+    """Write a model as C99: tables and one small kernel, without allocation or dependencies.
 
-    A model that `trellis train` wrote becomes a program that names the action in a recording,
-    a frame a line on standard input; any other, one that reads inputs and prints outputs.
+    A model that `trellis train` wrote becomes a program that names the action in a recording. It
+    reads one frame per line from standard input. Any other model becomes a program that reads
+    inputs and prints outputs.
 
       trellis export c small --out device --values int8 --data hands45
       cc -std=c99 -O2 -o device/model device/model.c device/main.c -lm
@@ -171,26 +186,17 @@ def c(
     """
     if data is not None:
         check_apart(out, data)
-    given = opened(target, inputs, weights)
-    recogniser = recogniser_of(given, target)
-    if data is None and (protocol, fold) != (None, None):
-        raise TrellisError("--protocol and --fold divide --data: give a source of recordings")
-    if data is not None and recogniser is None:
-        raise TrellisError(
-            f"--data {data!r}: {target!r} says nothing of recordings; give the folder of a model "
-            "that `trellis train` wrote, or leave --data out"
-        )
-    with aside():
-        plain = lowered(given, recogniser)
-        parts = None
-        if data is not None and recogniser is not None:
-            parts = _Parts(recogniser, data, protocol, fold, skip_bad)
-        found = prepared(
-            plain, values=values, data=None if parts is None else parts.train,
-            **({} if recogniser is None else described_input(recogniser)),
+    source = source_of(target, inputs, weights)
+    _check_data(target, source, {"--data": data}, data, protocol, fold)
+    parts = None
+    if data is not None and source.recogniser is not None:
+        parts = _Parts.of(source.recogniser, data, protocol, fold, skip_bad)
+    with stdout_to_stderr():
+        written = trellis.export_c(
+            source.model, source.examples, out, values=values,
+            data=None if parts is None else parts.train, **source.about(),
         )  # fmt: skip
-    written = write_c(found, out)
-    accuracy = None if parts is None else parts.accuracy(found)
+    accuracy = None if parts is None else parts.accuracy(source.model, out / "model.trellis")
     if as_json:
         print_json(
             {
@@ -204,57 +210,84 @@ def c(
     say(f"wrote {written}")
     if accuracy is not None and parts is not None:
         say(
-            f"top-1 {percent(accuracy['model'])} of the model, {percent(accuracy['exported'])} of "
-            f"the tables in {values}, {accuracy['same']:,} of {accuracy['recordings']:,} named the "
-            f"same; on {parts.where}"
+            f"top-1 {percent(accuracy['model'])} for the model, {percent(accuracy['exported'])} "
+            f"for the tables in {values}; same answer for {accuracy['same']:,} of "
+            f"{accuracy['recordings']:,}, on {parts.where}"
         )
     return 0
 
 
-class _Parts:
-    """Recordings of a source as inputs: some to calibrate on, others to test."""
+def _check_data(
+    target: str, source: Source, given: dict[str, Any], data: str | None, protocol: str | None,
+    fold: str | None,
+) -> None:  # fmt: skip
+    """Refuse options about recordings that have no effect here."""
+    if data is None and (protocol, fold) != (None, None):
+        raise TrellisError("--protocol and --fold divide --data: give a source of recordings")
+    if source.recogniser is None and any(given.values()):
+        raise TrellisError(
+            f"{', '.join(given)}: expected the folder of a model that `trellis train` wrote, got "
+            f"{target!r}, which does not describe recordings; leave out {' and '.join(given)}"
+        )
 
-    def __init__(
-        self, recogniser: Recogniser, source: str, protocol: str | None, fold: str | None,
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """Recordings of a source as inputs: some to calibrate on, others to test on."""
+
+    train: NDArray[np.float32]
+    test: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    where: str
+
+    @classmethod
+    def of(
+        cls, recogniser: Recogniser, source: str, protocol: str | None, fold: str | None,
         skip_bad: bool,
-    ) -> None:  # fmt: skip
+    ) -> _Parts:  # fmt: skip
         protocol = protocol_for(recogniser, source, protocol)
         found = skeleton.load_dataset(source, protocol=protocol, skip_bad=skip_bad, progress=True)
         labels = recogniser.labels(found)
         part = fold_for(recogniser, found, fold)
-        if len(part.test) == 0 or len(part.train) == 0:
-            raise TrellisError(f"fold {part.name!r} of {source!r} has no recordings to test")
-        spread = np.linspace(0, len(part.train) - 1, min(_CALIBRATED, len(part.train))).astype(int)
-        self.train = recogniser.prepared([found.sequences[i] for i in part.train[spread]])
-        self.test = recogniser.prepared([found.sequences[i] for i in part.test])
-        self.labels = labels[part.test]
-        self.network = recogniser.network().eval()
-        self.where = f"the test recordings of {described(found)} ({part.name})"
+        if len(part.test) == 0:
+            raise TrellisError(f"fold {part.name!r} of {source!r} has no recordings to test on")
+        return cls(
+            calibration(recogniser, found, part),
+            recogniser.prepared([found.sequences[i] for i in part.test]),
+            labels[part.test],
+            f"the test recordings of {described(found)} ({part.name})",
+        )
 
-    def accuracy(self, found: Tables) -> dict[str, Any]:
-        """Top-1 of the model and of its tables, and how often both say the same."""
+    def accuracy(self, model: nn.Module, exported: Path) -> dict[str, Any]:
+        """Return the top-1 of the model and of the file, and how often their answers agree."""
+        model.eval()
+        found = read(exported)
         with torch.no_grad():
-            mine = _said(self.test, lambda x: self.network(torch.from_numpy(x)).numpy())
-        exported = _said(self.test, lambda x: interpreted(found, x))
+            mine = _answers(self.test, lambda x: model(torch.from_numpy(x)).numpy())
+        theirs = _answers(self.test, lambda x: interpreted(found, x))
         return {
             "model": float((mine == self.labels).mean()),
-            "exported": float((exported == self.labels).mean()),
-            "same": int((mine == exported).sum()),
+            "exported": float((theirs == self.labels).mean()),
+            "same": int((mine == theirs).sum()),
             "recordings": len(self.labels),
         }
 
 
-def _said(x: NDArray[np.float32], network: Any) -> NDArray[np.int64]:
-    parts = [network(x[i : i + _AT_ONCE]).argmax(axis=1) for i in range(0, len(x), _AT_ONCE)]
+def calibration(recogniser: Recogniser, data: Skeletons, part: Fold) -> NDArray[np.float32]:
+    """Return up to 400 prepared training recordings, evenly spread over the fold."""
+    if len(part.train) == 0:
+        raise TrellisError(
+            f"fold {part.name!r} of {data.source!r} has no recordings to calibrate on"
+        )
+    spread = np.linspace(0, len(part.train) - 1, min(_CALIBRATED, len(part.train))).astype(int)
+    return recogniser.prepared([data.sequences[i] for i in part.train[spread]])
+
+
+def _answers(
+    x: NDArray[np.float32], network: Callable[[NDArray[np.float32]], Any]
+) -> NDArray[np.int64]:
+    parts = [network(x[i : i + _BATCH]).argmax(axis=1) for i in range(0, len(x), _BATCH)]
     return np.concatenate(parts)
-
-
-# ``trellis export onnx``: the compacted network as ONNX.
-
-
-OnnxFile = Annotated[
-    Path, tyro.conf.arg(metavar="FILE", help="The file to write, such as model.onnx.")
-]
 
 
 def onnx(
@@ -268,28 +301,26 @@ def onnx(
 ) -> int:
     """Compact a model and write it as ONNX, checked against PyTorch by ONNX Runtime.
 
-    Dead units are taken out first; weights that are mostly zero are stored sparsely. A model that
-    `trellis train` wrote reads prepared recordings: how they are prepared is told, and stored in
-    the file's metadata with the names of the classes.
+    Dead units are removed first. Weights that are mostly zero are stored sparsely. A model that
+    `trellis train` wrote reads prepared recordings: the command prints how to prepare them, and
+    stores this in the file's metadata with the names of the classes.
 
       trellis export onnx small --out small.onnx
       trellis export onnx shop.models:detector --weights pruned.safetensors --input 1x3x224x224 --out detector.onnx
     """  # noqa: E501  (an example must be one line to be copied)
     needed("onnx")
     check_writable(out, input_files(target, weights))
-    given = opened(target, inputs, weights)
-    recogniser = recogniser_of(given, target)
-    model, examples, notes = given.model, given.examples, {}
-    if recogniser is not None:
-        model, examples = recogniser.network(), (example_of(recogniser),)
-        about = described_input(recogniser)
+    source = source_of(target, inputs, weights)
+    model, notes = source.model, {}
+    if source.recogniser is not None:
+        about = source.about()
         notes = {
             "classes": json.dumps(about["classes"], ensure_ascii=False),
             "recording": json.dumps(about["recording"].notes(), ensure_ascii=False),
         }
-    with aside():
-        small = model if isinstance(model, Compacted) else trellis.compact(model, examples)
-        written = trellis.export_onnx(small, examples, out, notes=notes)
+    with stdout_to_stderr():
+        small = model if isinstance(model, Compacted) else trellis.compact(model, source.examples)
+        written = trellis.export_onnx(small, source.examples, out, notes=notes)
     if as_json:
         found = asdict(written) | {"path": str(written.path), "target": target}
         print_json(found | {"compaction": small.report.to_dict(), "notes": notes})
@@ -297,47 +328,38 @@ def onnx(
     say(small.report)
     say()
     say(written)
-    if recogniser is not None:
-        say(told_input(recogniser, target))
+    if source.recogniser is not None:
+        say(input_in_words(source.recogniser, target))
     say(f"{percent(written.zeros)} of its weights are zero. {SLOWER}.")
     return 0
 
 
-# ``trellis export wasm``: a model as WebAssembly, and a page that runs it.
-
-
-wasm_arg = tyro.conf.arg
-BUILT_IN = "hands45"
-_wasm_CALIBRATED = 400  # recordings are enough for means
-_CLIPS, _FRAMES = 4, 60  # so many, and each as near to two seconds as there are
-
-WasmFolder = Annotated[
-    Path,
-    wasm_arg(
-        metavar="FOLDER",
-        help="Where to write model.wasm, model.mjs, README.md and, for a model of recordings, "
-        "index.html. Made if it is not there; files of these names are replaced.",
-    ),
-]
-Data = Annotated[
-    str | None,
-    wasm_arg(
-        metavar="SOURCE",
-        help="Recordings, named as for `trellis train`: the page shows some of their test part, "
-        "and int8 is calibrated on their training part. Without it, the page shows built-in, "
-        "synthetic ones.",
-    ),
-]
-Shown = Annotated[
-    tuple[str, ...],
-    wasm_arg(
-        name="show",
-        metavar="INDEX",
-        help="Which recordings of the data the page shows: numbers, from 0, or names. Without it, "
-        "four test recordings of different classes. They are part of the page: whoever has it, "
-        "has them.",
-    ),
-]
+def input_in_words(recogniser: Recogniser, folder: str) -> str:
+    """Describe the network's input to a reader who does not use our C."""
+    joints, chunks = recogniser.layout.joints, recogniser.chunks
+    names = ", ".join(joints[root] for root in recogniser.normalisation.roots)
+    each = "x y z of each chunk"
+    if recogniser.basis == "cosines":
+        each = "x y z of each coefficient of the orthonormal cosine transform (DCT-II) over chunks"
+    turned = ""
+    if body := recogniser.normalisation.body:
+        bottom, top, left, right = (joints[joint] for joint in body)
+        turned = (
+            f" It is turned so that, on average, y points from {bottom} to {top} and x from {left} "
+            f"to {right}."
+        )
+    if bones := recogniser.normalisation.bones:
+        long = recogniser.normalisation.length / recogniser.normalisation.scale
+        turned += (
+            f" It is then scaled so that its {len(bones)} bones are {long:.6g} long on average."
+        )
+    return (
+        f"Its input has the shape (batch, {len(joints)}, {3 * chunks}): for each joint, {each}. A "
+        f"recording is averaged over {chunks} chunks, centred on {names or 'nothing'} and divided "
+        f"by {recogniser.normalisation.scale:.6g} first.{turned} In Python, "
+        f"trellis.skeleton.Recogniser.load({folder!r}).prepared(recordings) does this. The file's "
+        "metadata has the same description, as `recording`."
+    )
 
 
 def wasm(
@@ -348,8 +370,8 @@ def wasm(
     inputs: Inputs = (),
     weights: Weights = None,
     values: Values = "fp32",
-    data: Data = None,
-    show: Shown = (),
+    data: PageData = None,
+    show: ShownRecordings = (),
     protocol: OwnProtocol = None,
     fold: OwnFold = None,
     skip_bad: SkipBad = False,
@@ -357,37 +379,30 @@ def wasm(
 ) -> int:
     """Write a model as WebAssembly with SIMD: the C of `trellis export c`, built for browsers.
 
-    A model that `trellis train` wrote also becomes a page that draws a moving skeleton and names
-    what it does, frame by frame. It works when opened from disk, and fetches nothing.
+    A model that `trellis train` wrote also becomes a page. The page draws a moving skeleton and
+    names the action, frame by frame. It works when opened from disk and needs no network.
 
       trellis export wasm small --out page
       trellis export wasm small --out page --data csv:recordings --show wave/3 point/1
     """
-    toolchain()  # raises where there is none, before anybody has waited
+    toolchain()  # fail now, before a long wait, if no compiler is installed
     if data is not None:
         check_apart(out, data)
-    given = opened(target, inputs, weights)
-    recogniser = recogniser_of(given, target)
-    if data is None and (protocol, fold) != (None, None):
-        raise TrellisError("--protocol and --fold divide --data: give a source of recordings")
-    if recogniser is None and (data is not None or show):
-        raise TrellisError(
-            f"--data, --show: {target!r} says nothing of recordings; give the folder of a model "
-            "that `trellis train` wrote, or leave them out"
-        )
-    with aside():
-        plain = lowered(given, recogniser)
-        if recogniser is None:
-            found, scene = prepared(plain, values=values), None
-        else:
-            recordings = _recordings(recogniser, data, protocol, skip_bad)
-            scene = _scene(recogniser, recordings, show, fold)
-            train = None
-            if data is not None and values == "int8":
-                train = _training(recogniser, recordings, fold)
-            found = prepared(plain, values=values, data=train, **described_input(recogniser))
+    source = source_of(target, inputs, weights)
+    _check_data(target, source, {"--data": data, "--show": show}, data, protocol, fold)
+    scene = train = None
+    if source.recogniser is not None:
+        recordings = _recordings(source.recogniser, data, protocol, skip_bad)
+        scene = scene_of(source.recogniser, recordings, show, fold)
+        if data is not None and values == "int8":
+            part = fold_for(source.recogniser, recordings, fold)
+            train = calibration(source.recogniser, recordings, part)
     title = f"{Path(target).resolve().name}: a pruned network in the browser"
-    written = write_wasm(found, out, scene, shown(title))
+    with stdout_to_stderr():
+        written = trellis.export_wasm(
+            source.model, source.examples, out, values=values, data=train, scene=scene,
+            title=shown(title), **source.about(),
+        )  # fmt: skip
     if as_json:
         about = {f"{name}_bytes": size for name, size in asdict(written).items()
                  if name in ("wasm", "page", "recordings")}  # fmt: skip
@@ -403,30 +418,33 @@ def wasm(
 def _recordings(
     recogniser: Recogniser, source: str | None, protocol: str | None, skip_bad: bool
 ) -> Skeletons:
-    """Those of the source; without one, built-in hands, if the model's joints are theirs."""
+    """Load the source; by default the built-in hands, if the model has the same joints."""
     if source is None and recogniser.layout.joints != LAYOUT.joints:
         raise TrellisError(
-            f"the model's {len(recogniser.layout.joints)} joints are not those of the built-in "
-            "hands, so the page has nothing to show: give recordings of its skeleton with --data"
+            f"the model has {len(recogniser.layout.joints)} joints that the built-in hands do not "
+            "have, so the page has nothing to show; give recordings of its skeleton with --data"
         )
     name = source or BUILT_IN
     protocol = protocol_for(recogniser, name, protocol)
     found = skeleton.load_dataset(name, protocol=protocol, skip_bad=skip_bad, progress=True)
     if source is not None:
-        recogniser.labels(found)  # says which joints or classes differ
+        recogniser.labels(found)  # raises where joints or classes differ
     return found
 
 
-def _scene(
-    recogniser: Recogniser, data: Skeletons, show: tuple[str, ...], fold: str | None
+def scene_of(
+    recogniser: Recogniser,
+    data: Skeletons,
+    show: tuple[str, ...] = (),
+    fold: str | None = None,
 ) -> Scene:
-    """The recordings that are asked for, else a few of the test part, of different classes."""
+    """Return the recordings to show: those given, or a few test recordings of different classes."""
     numbers = [number_of(data, index) for index in show] or _spread(recogniser, data, fold)
     known = set(recogniser.classes)
     clips = []
     for number in numbers:
         label = data.classes[data.labels[number]]
-        # A model of other classes cannot be right or wrong about it.
+        # A model that does not know the class cannot be right or wrong about it.
         clips.append(
             Clip(data.names[number], data.sequences[number], label if label in known else None)
         )
@@ -443,14 +461,6 @@ def _spread(recogniser: Recogniser, data: Skeletons, fold: str | None) -> list[i
     order = test[np.argsort(np.abs(length - _FRAMES), kind="stable")]
     first = [int(order[data.labels[order] == label][0]) for label in np.unique(data.labels[test])]
     return [first[i] for i in np.linspace(0, len(first) - 1, min(_CLIPS, len(first))).astype(int)]
-
-
-def _training(recogniser: Recogniser, data: Skeletons, fold: str | None) -> object:
-    part = fold_for(recogniser, data, fold)
-    if len(part.train) == 0:
-        raise TrellisError(f"fold {part.name!r} of {data.source!r} has nothing to calibrate on")
-    spread = np.linspace(0, len(part.train) - 1, min(_wasm_CALIBRATED, len(part.train))).astype(int)
-    return recogniser.prepared([data.sequences[i] for i in part.train[spread]])
 
 
 # ``trellis export NAME``: targets that users and installed packages register.
@@ -471,13 +481,9 @@ def registered(name: str) -> Callable[..., int]:
         weights: Weights = None,
         as_json: Json = False,
     ) -> int:
-        given = opened(target, inputs, weights)
-        recogniser = recogniser_of(given, target)
-        model, examples = given.model, given.examples
-        if recogniser is not None:
-            model, examples = recogniser.network(), (example_of(recogniser),)
-        with aside():
-            written = trellis.export(model, examples, out, target=name)
+        source = source_of(target, inputs, weights)
+        with stdout_to_stderr():
+            written = trellis.export(source.model, source.examples, out, target=name)
         if as_json:
             print_json({"target": target, "out": str(out), "written": str(written)})
         else:
@@ -499,7 +505,7 @@ else:
     ]
 
 
-def export(command: Annotated[Command, tyro.conf.arg(name="")]) -> int:
+def export(command: Annotated[Command, arg(name="")]) -> int:
     """Write a model in a form that needs no PyTorch.
 
     For ONNX Runtime, for devices with a C compiler, for browsers:

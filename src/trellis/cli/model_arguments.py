@@ -24,7 +24,7 @@ from ..saving.model import rebuilt
 from ..saving.weights import load_weights
 from ..skeleton.model.gcn import GCN
 from ..skeleton.model.recognizer import NOTES
-from .output import aside
+from .output import stdout_to_stderr
 
 # Example inputs from words such as ``1x3x224x224`` and ``int64:1x128``.
 
@@ -123,7 +123,7 @@ def load_model(target: str) -> nn.Module:
             f"{target!r} names no model: write package.module:factory, such as "
             "shop.models:detector, or the folder of a saved one"
         )
-    with current_folder_first(), aside():
+    with current_folder_first(), stdout_to_stderr():
         found = _attribute(_import(module), path, target)
         model = found if isinstance(found, nn.Module) else _call(found, target)
     if not isinstance(model, nn.Module):
@@ -244,7 +244,7 @@ def opened(target: str, inputs: Sequence[str], weights: Path | None) -> Opened:
             load_model(target)  # raises, and says what a target looks like
         examples = example_inputs(inputs)
         model = load_model(target)
-        with aside():
+        with stdout_to_stderr():
             if weights is not None:
                 load_weights(model, weights)
         return Opened(model, examples)

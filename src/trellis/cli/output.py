@@ -1,10 +1,11 @@
-"""A live line on stderr while a network trains; where that is no terminal, a line a minute."""
+"""What commands print: results on stdout, progress on stderr."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -36,7 +37,7 @@ _ACTS = re.compile(
 
 
 @contextmanager
-def aside() -> Iterator[None]:
+def stdout_to_stderr() -> Iterator[None]:
     """Run the user's model: what it prints goes to stderr."""
     with redirect_stdout(sys.stderr):
         yield
@@ -158,25 +159,76 @@ def percent(fraction: float) -> str:
     return "< 0.1 %" if fraction > 0 and shown == "0.0 %" else shown
 
 
-_OFTEN = 0.1  # seconds: reading the loss waits for a GPU, so not every epoch does
-_SELDOM = 60.0  # seconds between two lines of a log, and before its first
+_REDRAW = 0.1  # seconds: reading the loss waits for a GPU, so not every epoch does
+_LOG_EVERY = 30.0  # seconds between two lines of a log
+
+
+class ProgressLog:
+    """Progress for a log: a line when a phase starts, then one at least every 30 seconds.
+
+    A thread writes lines while a step takes longer than that, so that a log is never silent.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._phase, self._since = "preparing", time.monotonic()
+        self._last = self._told = self._since  # the last line, and the last with a state
+        self._lock, self._over = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._repeat, daemon=True)
+
+    def __enter__(self) -> ProgressLog:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def tell(self, phase: str, state: Callable[[], str]) -> None:
+        """Report progress; ``state`` is called only if a line is due."""
+        with self._lock:
+            now = time.monotonic()
+            if phase != self._phase:
+                self._phase, self._since = phase, now
+            elif now - self._told < 0.8 * _LOG_EVERY:
+                return
+            self._told = now
+            self._write(state())
+
+    def _write(self, state: str) -> None:
+        self._last = time.monotonic()
+        text = f"{self._phase}: {state}"
+        self._console.print(text, soft_wrap=True, markup=False, highlight=False)
+
+    def _repeat(self) -> None:
+        while not self._over.wait(min(_LOG_EVERY, 1.0)):
+            with self._lock:
+                now = time.monotonic()
+                if now - self._last > _LOG_EVERY:
+                    self._write(f"working for {now - self._since:.0f} s")
 
 
 @contextmanager
 def training_bar(
     words: str, console: Console | None = None
 ) -> Iterator[Callable[[Training], None]]:
-    """What `trellis.training.run` calls after each epoch: epoch, loss, accuracy, time left."""
+    """Show epoch, loss, accuracy and time left of one training; yield its ``watch`` function."""
     with phases_bar(console) as watch:
         yield lambda training: watch(words, training)
 
 
 @contextmanager
 def phases_bar(console: Console | None = None) -> Iterator[Callable[[str, Training], None]]:
-    """The same for a training in several phases: a line for each, under its name."""
+    """Show a training of several phases: a bar for each on a terminal, lines elsewhere."""
     console = console or Screen(stderr=True)
     if not console.is_terminal:
-        yield _logged(console)
+        with ProgressLog(console) as log:
+
+            def line(phase: str, training: Training) -> None:
+                where = f"epoch {training.epochs_done:,} of {training.epochs:,}"
+                log.tell(phase, lambda: f"{where}  {_state(training)}")
+
+            yield line
         return
     bar = Progress(
         TextColumn("{task.description}", markup=False),
@@ -188,13 +240,13 @@ def phases_bar(console: Console | None = None) -> Iterator[Callable[[str, Traini
     )
     with bar:
         tasks: dict[str, TaskID] = {}
-        last = -_OFTEN
+        last = -_REDRAW
 
         def watch(phase: str, training: Training) -> None:
             nonlocal last
             if phase not in tasks:
                 tasks[phase] = bar.add_task(phase, total=None, state="")
-            elif time.monotonic() - last < _OFTEN and not training.done:
+            elif time.monotonic() - last < _REDRAW and not training.done:
                 return
             last = time.monotonic()
             bar.update(
@@ -205,20 +257,6 @@ def phases_bar(console: Console | None = None) -> Iterator[Callable[[str, Traini
             )
 
         yield watch
-
-
-def _logged(console: Console) -> Callable[[str, Training], None]:
-    last = time.monotonic()
-
-    def watch(phase: str, training: Training) -> None:
-        nonlocal last
-        if time.monotonic() - last < _SELDOM:
-            return
-        last = time.monotonic()
-        where = f"{phase}: epoch {training.epochs_done:,} of {training.epochs:,}"
-        console.print(f"{where}  {_state(training)}", soft_wrap=True, markup=False, highlight=False)
-
-    return watch
 
 
 def _state(training: Training) -> str:

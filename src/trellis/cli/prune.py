@@ -23,7 +23,7 @@ from ..schema import Count, read_json
 from .data_arguments import Inputs, Json, Target, Weights
 from .fitting import Overwrite, check_folder, held_folder
 from .model_arguments import Opened, current_folder_first, input_files, is_folder, opened
-from .output import aside, print_change, print_json, say
+from .output import print_change, print_json, say, stdout_to_stderr
 
 arg = tyro.conf.arg
 Sparsity = Annotated[
@@ -215,7 +215,7 @@ def prune(
     }  # fmt: skip
     own = {name: _counts(name, value) for name, value in options.items()}
     given = opened(target, inputs, weights)
-    with aside():
+    with stdout_to_stderr():
         net = trellis.trace(given.model, given.examples)
         before = trellis.audit(net)
         found = trellis.prune(net, sparsity=sparsity, keep=keep, **shared, **own)

@@ -32,7 +32,7 @@ from ..training import recipe_named
 from .data_arguments import DataSource, Protocol, SkipBad
 from .device import Device, Precision, chosen_device
 from .fitting import RecipeName
-from .output import Screen, console
+from .output import ProgressLog, Screen, console, percent
 
 arg = tyro.conf.arg
 TableName = Annotated[
@@ -167,11 +167,20 @@ def cores() -> int:
 
 
 @contextmanager
-def live_bar() -> Iterator[Watch | None]:
-    """A live line on stderr; nothing where stderr is no terminal."""
+def live_bar() -> Iterator[Watch]:
+    """Show the progress of a run on stderr: a live line on a terminal, a log elsewhere."""
     to = Screen(stderr=True)
     if not to.is_terminal:
-        yield None
+        with ProgressLog(to) as log:
+
+            def line(progress: Progress) -> None:
+                share = (progress.done - progress.before) / max(progress.work - progress.before, 1)
+                log.tell(
+                    f"stack {progress.stack} of {progress.stacks}, {progress.doing}",
+                    lambda: f"{percent(share)} of the run done{_scores(progress)}",
+                )
+
+            yield line
         return
     bar = Bar(
         TextColumn("{task.description}", markup=False),
@@ -185,16 +194,19 @@ def live_bar() -> Iterator[Watch | None]:
         task = bar.add_task("preparing", total=None, state="")
 
         def watch(progress: Progress) -> None:
-            state = "left"
-            if progress.loss is not None and progress.accuracy is not None:
-                accuracy = 100 * progress.accuracy
-                state = f"loss {progress.loss:.3f}  training accuracy {accuracy:.1f} %  left"
             bar.update(
                 task,
                 description=f"stack {progress.stack} of {progress.stacks}: {progress.doing}",
                 total=progress.work - progress.before,  # by what this call does, time left is told
                 completed=progress.done - progress.before,
-                state=state,
+                state=f"{_scores(progress)}  left".lstrip(),
             )
 
         yield watch
+
+
+def _scores(progress: Progress) -> str:
+    """Return loss and accuracy, if networks are being trained."""
+    if progress.loss is None or progress.accuracy is None:
+        return ""
+    return f"  loss {progress.loss:.3f}  training accuracy {100 * progress.accuracy:.1f} %"

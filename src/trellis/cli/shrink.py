@@ -306,22 +306,14 @@ def shrink(
         found, chosen, chunks=chunks, kinds=channels, seed=seed, heads=heads, filters=filters,
         **how,
     )  # fmt: skip
-    with held_run(folder):
-        check_run(folder, overwrite=overwrite)  # somebody may have come first
-        if overwrite and killed_at_its_end(folder):
-            forget(folder)  # it is asked for anew
-        with phases_bar() as watch:
-            make = partial(
-                shrunk, fresh, found, chosen, settings, sparsity=sparsity, keep=keep,
-                at_least=at_least, seed=seed, device=place, precision=precision, folder=folder,
-                about={"protocol": protocol, "length": length, "skip_bad": skip_bad or None},
-                watch=watch,
-            )  # fmt: skip
-            made, resumed = made_in(folder, make, overwrite=overwrite)
-        write_run(folder, made)
-        page = _page(folder, found, chosen)
-        forget(folder)  # last: until then the same command goes on
-    # Not before all is written: whoever reads this may have seen enough at any line.
+    with phases_bar() as watch:
+        made, resumed, page = shrink_in(
+            folder, fresh, found, chosen, settings, overwrite=overwrite, sparsity=sparsity,
+            keep=keep, at_least=at_least, seed=seed, device=place, precision=precision,
+            about={"protocol": protocol, "length": length, "skip_bad": skip_bad or None},
+            watch=watch,
+        )  # fmt: skip
+    # Print only when all is written: a reader such as `head` may close the output at any line.
     if not as_json:
         _print(folder, made, found, chosen, resumed=resumed)
     if isinstance(page, TrellisError):
@@ -331,6 +323,34 @@ def shrink(
     else:
         console().print("\n".join(page), soft_wrap=True)
     return 0
+
+
+def shrink_in(
+    folder: Path,
+    fresh: skeleton.Recogniser,
+    data: Skeletons,
+    fold: Fold,
+    course: Course,
+    *,
+    overwrite: bool = False,
+    **options: Any,
+) -> tuple[Outcome, bool, list[str] | TrellisError]:
+    """Run `trellis.skeleton.shrink.shrink` in a folder, and write models and page there.
+
+    Returns:
+        The outcome, whether a stopped run was continued, and the lines about the page (or the
+        reason why there is no page).
+    """
+    with held_run(folder):
+        check_run(folder, overwrite=overwrite)  # another process may have finished meanwhile
+        if overwrite and killed_at_its_end(folder):
+            forget(folder)
+        make = partial(shrunk, fresh, data, fold, course, folder=folder, **options)
+        made, resumed = made_in(folder, make, overwrite=overwrite)
+        write_run(folder, made)
+        page = _page(folder, data, fold)
+        forget(folder)  # last: until then the same command can continue
+    return made, resumed, page
 
 
 def _course(name: str, length: float, teachers: int | None, **settings: Any) -> Course:
