@@ -134,7 +134,7 @@ def test_no_old_model_stays_beside_a_new_dense_one(
         (("--length", "0.2"), "length was 0.1 and is 0.2"),
         (("--keep", "61"), "keep was 60 and is 61"),
         (("--heads", "2"), "architecture.heads was 3 and is 2"),
-        (("--agreement", "1"), "course.agreement was 0.0 and is 1.0"),
+        (("--no-mirror",), "course.mirror was True and is False"),
     ],
 )
 def test_other_settings_are_named_and_begin_anew_if_told(

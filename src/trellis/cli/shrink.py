@@ -228,24 +228,6 @@ NoMirror = Annotated[
         "are each other's)."
     ),
 ]
-TeacherCount = Annotated[
-    int | None,
-    arg(
-        metavar="N",
-        help="So many networks that keep a hundredth are made first, each of a dense one of its "
-        "own, and the small one learns from their answers too. By default 1 to keep less than a "
-        "hundredth, or else none, and none where quick.",
-    ),
-]
-AgreementWeight = Annotated[
-    float,
-    arg(
-        metavar="WEIGHT",
-        help="Draw together what a network says of two variants of a recording, so strongly. 1 is "
-        "for recordings of one camera, where others will be used; where they will not, it gives "
-        "nothing.",
-    ),
-]
 Length = Annotated[
     float, arg(metavar="TIMES", help="Every phase so many times as long: 0.5 is half.")
 ]
@@ -274,8 +256,6 @@ def shrink(
     frame: OwnFrame = None,
     size: OwnSize = None,
     no_mirror: NoMirror = False,
-    teachers: TeacherCount = None,
-    agreement: AgreementWeight = 0.0,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -291,7 +271,7 @@ def shrink(
     Killed? The same command goes on where it stopped, and ends with the same model. Then
     `trellis evaluate small/model wave.csv`, or open small/report.html.
     """
-    settings = _course(course, length, teachers, mirror=not no_mirror, agreement=agreement)
+    settings = _course(course, length, mirror=not no_mirror)
     place = chosen_device(device, precision)
     asked = _asked(sparsity, keep, at_least)
     check_seed(seed)
@@ -333,13 +313,12 @@ def shrink(
     return 0
 
 
-def _course(name: str, length: float, teachers: int | None, **settings: Any) -> Course:
+def _course(name: str, length: float, *, mirror: bool) -> Course:
     if not 0 < length <= LONGEST:
         raise TrellisError(
             f"--length {length!r}: give a number above 0, such as 0.5, and up to {LONGEST:,}"
         )
-    told = settings if teachers is None else settings | {"teachers": teachers}
-    return course_named(name, **told).times(length)
+    return course_named(name, mirror=mirror).times(length)
 
 
 def _asked(sparsity: float | None, keep: int | None, at_least: float | None) -> str:

@@ -56,6 +56,7 @@ def run(
     is written. ``watch`` is called after every epoch. The
     checkpoint stays: whoever has put the result away calls `remove_checkpoint`.
 
+    >>> import torch
     >>> from trellis.training import forward_of, recipe_named, stack
     >>> model = torch.nn.Linear(2, 2)
     >>> recipe = recipe_named("paper", epochs=5)
@@ -163,9 +164,8 @@ def _settings(training: Training, about: Mapping[str, Any] | None) -> dict[str, 
         "device": training.x.device.type,
         "recordings": digest({"x": training.x, "y": training.y}),
         "masks": digest(training.masks),
-        "shrinking": None if training.shrinking is None else training.shrinking.to_dict(),
-        "dropping": None if training.dropping is None else training.dropping.to_dict(),
-        "agreement": None if training.agreement is None else training.agreement.to_dict(),
+        "pruning": None if training.pruning is None else training.pruning.to_dict(),
+        "dropout": None if training.dropout is None else training.dropout.to_dict(),
         "weights": {name: list(weight.shape) for name, weight in training.weights.items()},
     }
     # What a person has asked for comes first: where settings differ, the first few are named.

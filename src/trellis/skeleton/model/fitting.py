@@ -16,7 +16,7 @@ from ...masks import Masks, weights_hash
 from ...masks.masks import carried_masks
 from ...training import Recipe, Teachers, Training, Weights, forward_of, run, stack, unstack
 from ...training.batches import Feed
-from ...training.distillation import check_teaching
+from ...training.distillation import check_distillation
 from ...training.provenance import hardware, versions
 from ..data.augmentation import Augmentation, Augmenter
 from ..data.dataset import Fold, Indices, Skeletons
@@ -44,7 +44,7 @@ class Teaching:
     temperature: float = 2.0
 
     def __post_init__(self) -> None:
-        check_teaching(self.weight, self.temperature)
+        check_distillation(self.weight, self.temperature)
         if not self.teachers:
             raise TrellisError("there are no teachers: give one model or several")
         first = self.teachers[0]

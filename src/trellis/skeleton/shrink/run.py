@@ -195,8 +195,8 @@ def held_out(labels: Indices, chosen: Indices, seed: int) -> tuple[Indices, Indi
         out += mine[:count].tolist()
     if not out:
         raise TrellisError(
-            "no class has two recordings to train on: none can be held out to choose by; give "
-            "--sparsity instead of --at-least"
+            "at_least needs recordings to hold out, and no class has two training recordings; give "
+            "sparsity or keep instead"
         )
     held = np.array(sorted(out), np.int64)
     return np.setdiff1d(chosen, held), held
@@ -274,7 +274,7 @@ def shrink(
         return makers[-1]
 
     whole = maker(fold.train, course)
-    least = max(whole.choose.least, 1)
+    least = max(whole.select.least, 1)
     curve: tuple[Point, ...] = ()
     met = None
     target = 0
@@ -320,7 +320,7 @@ def shrink(
     little = little.after(
         step="shrink", course=suited, recipe=recipe, budget=target, kept=kept,
         total=whole.connections, at_least=at_least, met=met, best=best, loss=round(loss, 4),
-        teachers=whole.course.teachers_at(target, whole.connections),
+        teachers=int(whole.course.distills(target, whole.connections)),
         seconds=round(sum(sum(each.took.values()) for each in makers), 1),  # of a search, too
         metrics=metrics(little, data, fold), **facts,
     )  # fmt: skip
@@ -338,9 +338,8 @@ def _check_enough(target: int, least: int, total: int) -> None:
 
 
 def _made(maker: Maker, target: int, seed: int) -> tuple[Weights, Small]:
-    seeds = maker.seeds(seed)
-    dense = maker.train(seeds)
-    return dense, maker.shrink(dense, seeds, [target])
+    dense = maker.train([seed])
+    return dense, maker.shrink(dense, [seed], [target])
 
 
 def _searched(
@@ -354,8 +353,7 @@ def _searched(
 ) -> tuple[int, tuple[Point, ...], bool]:
     """The budget of the smallest network that holds ``at_least`` on the recordings to ``judge``
     by, or else of the best."""
-    seeds = trial.seeds(seed)
-    dense = trial.train(seeds)
+    dense = trial.train([seed])
     places = trial.recogniser.places([data.sequences[i] for i in judge])
     x = torch.from_numpy(places).to(trial.device)
     y = torch.from_numpy(labels[judge]).to(trial.device)
@@ -364,7 +362,7 @@ def _searched(
 
     def measure(budgets: list[int]) -> list[float]:
         name = f"{budgets[0]}-{budgets[-1]}" if len(budgets) > 1 else str(budgets[0])
-        small = trial.shrink(dense, seeds, budgets, name=name)
+        small = trial.shrink(dense, [seed], budgets, name=name)
         kept.update(zip(budgets, small.kept, strict=True))
         return _shares_right(trial.forward, small.weights, x, y)
 
