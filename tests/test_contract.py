@@ -81,7 +81,7 @@ SIGNATURES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "Schedule": (
         trellis.Schedule,
-        {"curve": REQUIRED, "begin": 0, "end": None, "every": 1, "start": 0.0},
+        {"curve": REQUIRED, "begin": 0, "end": None, "every": 1, "initial_sparsity": 0.0},
     ),
     "prune": (
         trellis.prune,

@@ -121,7 +121,7 @@ def test_it_says_whether_left_and_right_mean_anything(run: Run, tmp_path: Path) 
     data = dataclasses.replace(data, labels=labels, classes=("left", "right"))
     write_npz(tmp_path / "arms.npz", data)
     ran = run(*SHRINK, "--keep", "60", "--out", "u")
-    assert "left and right are not exchanged: in a mirror 'left' looks like 'right'" in ran.out
+    assert "left and right are not exchanged: mirrored, 'left' looks like 'right'" in ran.out
 
 
 @pytest.mark.parametrize("words", [(), ("--json",)])

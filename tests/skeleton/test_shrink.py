@@ -225,9 +225,11 @@ def test_refusals() -> None:
         made()
     with pytest.raises(TrellisError, match="give one of sparsity"):
         made(sparsity=0.9, keep=10)
-    with pytest.raises(TrellisError, match=r"at_least=90 is not an accuracy"):
+    with pytest.raises(TrellisError, match=r"expected an accuracy .* got at_least=90"):
         made(at_least=90)
-    with pytest.raises(TrellisError, match=r"8 connections may not be enough.*keep 9 or more"):
+    with pytest.raises(
+        TrellisError, match=r"8 of 768 connections may not be enough.*keep 9 or more"
+    ):
         made(keep=8)
     for distill in (0, 1, None, "yes"):
         with pytest.raises(TrellisError, match=f"distill=True or False, got {distill!r}"):
@@ -250,20 +252,20 @@ def test_refusals() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"seed": -1}, "seed=-1: give a whole number from 0 up"),
-        ({"seed": 2**63}, "seed=9223372036854775808: give a whole number"),
-        ({"seed": 1.5}, "seed=1.5: give a whole number"),
-        ({"seed": None}, "seed=None: give a whole number"),
-        ({"seed": True}, "seed=True: give a whole number"),
-        ({"keep": None, "at_least": "0.9"}, "at_least='0.9' is not a number"),
-        ({"keep": None, "at_least": True}, "at_least=True is not a number"),
-        ({"keep": None, "at_least": float("nan")}, "at_least=nan is not an accuracy"),
+        ({"seed": -1}, "expected a whole number from 0 .* got seed=-1"),
+        ({"seed": 2**63}, "expected a whole number .* got seed=9223372036854775808"),
+        ({"seed": 1.5}, "expected a whole number .* got seed=1.5"),
+        ({"seed": None}, "expected a whole number .* got seed=None"),
+        ({"seed": True}, "expected a whole number .* got seed=True"),
+        ({"keep": None, "at_least": "0.9"}, "expected a number, got at_least='0.9'"),
+        ({"keep": None, "at_least": True}, "expected a number, got at_least=True"),
+        ({"keep": None, "at_least": float("nan")}, "expected an accuracy .* got at_least=nan"),
         ({"keep": 60.0}, "keep=60.0 is not a whole number of connections"),
         ({"keep": "60"}, "keep='60' is not a whole number of connections"),
         ({"keep": None, "sparsity": "0.9"}, "sparsity='0.9' is not a number"),
-        ({"device": "gpu"}, "device='gpu': give 'cpu', 'cuda', or 'cuda:N'"),
-        ({"device": "meta"}, "device='meta': give 'cpu', 'cuda', or 'cuda:N'"),
-        ({"folder": "nowhere/at all"}, "folder='nowhere/at all': there is no such folder"),
+        ({"device": "gpu"}, "expected 'cpu', 'cuda' or 'cuda:N', got device='gpu'"),
+        ({"device": "meta"}, "expected 'cpu', 'cuda' or 'cuda:N', got device='meta'"),
+        ({"folder": "nowhere/at all"}, "expected an existing folder, got folder='nowhere/at all'"),
         ({"fold": Fold("mine", FOLD.train, FOLD.test[:0])}, "fold 'mine' .* no test recordings"),
         ({"fold": Fold("mine", FOLD.train[:0], FOLD.test)}, "fold 'mine' .* no train recordings"),
     ],
@@ -290,11 +292,13 @@ def test_cuda_where_there_is_none_is_said_before_anything_is_trained(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for device in ("cuda", torch.device("cuda", 1)):
-        with pytest.raises(TrellisError, match=r"device='cuda.*there is no CUDA device here"):
+        with pytest.raises(TrellisError, match=r"has no CUDA device, got device='cuda"):
             made(keep=60, device=device)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    with pytest.raises(TrellisError, match="device='cuda:2': there are 2 of them"):
+    with pytest.raises(
+        TrellisError, match="has 2 CUDA devices, from 'cuda:0'; got device='cuda:2'"
+    ):
         made(keep=60, device="cuda:2")
 
 

@@ -73,7 +73,7 @@ def test_a_surplus_is_where_the_schedule_starts() -> None:
     given = GradualPruning(SCHEDULE, targets, select, surplus=2.5)
     assert total // 2 * 2.5 > total
     for plan, target, start in zip(given.plans, targets, (50, 100, total), strict=True):
-        schedule = Schedule("geometric", end=EPOCHS, every=3, start=1 - start / total)
+        schedule = Schedule("geometric", end=EPOCHS, every=3, initial_sparsity=1 - start / total)
         for epoch in range(1, EPOCHS + 1):
             expected = total * (1 - schedule.sparsity(epoch, 1 - target / total))
             assert target <= plan.budget(epoch) <= start

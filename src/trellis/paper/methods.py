@@ -1,4 +1,4 @@
-"""The methods of the tables: each is a name and the options that `trellis.prune` is given."""
+"""The methods of the tables, and the options of `trellis.prune` for each."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ from ..errors import TrellisError
 
 @dataclass(frozen=True)
 class Method:
-    """A way of pruning, as one row of a table.
+    """A method as a row of a table.
 
-    ``options`` go to `trellis.prune`, beside sparsity and seed. ``budgets_of`` names a method
-    whose count in each layer this one is given. ``paper`` marks the paper's own.
+    Args:
+        key: Its name in files.
+        label: Its name in the table.
+        consistent: Whether every kept connection is live.
+        stochastic: Whether it samples.
+        options: Options of `trellis.prune`, beside sparsity and seed.
+        budgets_of: The key of the method whose count in each layer is used.
+        paper: Whether it is one of the paper's own.
     """
 
     key: str
@@ -65,17 +71,18 @@ METHODS: dict[str, Method] = {
 
 
 def method_named(key: str) -> Method:
-    """
+    """Return the method of a row.
+
     >>> method_named("mp").options
     {'method': 'magnitude', 'scope': 'layer'}
     """
     if key not in METHODS:
-        raise TrellisError(f"row {key!r} is unknown: it is one of {', '.join(METHODS)}")
+        raise TrellisError(f"unknown row {key!r}; known: {', '.join(METHODS)}")
     return METHODS[key]
 
 
 def plain(number: float) -> str:
-    """A number in full, without a fraction of nothing: two numbers never read alike.
+    """Return all digits of a number, without a trailing ".0".
 
     >>> plain(99.9), plain(10.0), plain(99.999991)
     ('99.9', '10', '99.999991')
@@ -84,7 +91,7 @@ def plain(number: float) -> str:
 
 
 def with_inverse_alpha(inverse_alpha: float) -> Method:
-    """A column of Table 3: TC and stochastic, under Eq. 5 with this 1/α.
+    """Return the method of a row of Table 3: stochastic TC under Eq. 5 with this 1/α.
 
     >>> with_inverse_alpha(2.5).key
     'alpha-2.5'

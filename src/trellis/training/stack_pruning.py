@@ -151,8 +151,8 @@ class GradualPruning:
     def _schedule(self, target: int, total: int) -> Schedule:
         if self.surplus is None or self.schedule.curve == "one-shot":
             return self.schedule
-        start = max(1 - self.surplus * target / total, self.schedule.start)
-        return replace(self.schedule, start=start)
+        start = max(1 - self.surplus * target / total, self.schedule.initial_sparsity)
+        return replace(self.schedule, initial_sparsity=start)
 
     def renewed(
         self, epoch: int, weights: Stacked, squares: Stacked, kept: Stacked

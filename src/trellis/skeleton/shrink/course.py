@@ -121,8 +121,8 @@ class Course:
     def waypoint(self, kept: int, total: int) -> int | None:
         """Return the budget at which a network is fine-tuned before it is pruned to ``kept``.
 
-        This is the smaller of 0.1 % and 1 % of ``total`` that is above ``kept``. There is no such
-        budget (None) for larger networks, without distillation, and for one-shot pruning.
+        This is the smaller of 0.1 % and 1 % of ``total`` that is above ``kept``. It is None
+        for larger networks, without distillation, and for one-shot pruning.
 
         >>> course = course_named("default")
         >>> [course.waypoint(kept, 2_139_024) for kept in (1_069, 2_139, 21_390)]
@@ -246,7 +246,7 @@ def course_named(name: str, **changes: Any) -> Course:
         **changes: Fields of `Course`.
 
     Raises:
-        TrellisError: There is no such course, or a setting is out of range.
+        TrellisError: The course is unknown, or a setting is out of range.
 
     Example:
         >>> course_named("quick", distill=True).distill

@@ -17,7 +17,7 @@ from ...training import Forward, Teachers, Training, Weights, forward_of, run, s
 from ...training.dropout import Dropout
 from ...training.schedule import Schedule
 from ...training.stack_pruning import Diverged, GradualPruning, Selector
-from ..data.representation import seeing
+from ..data.representation import reading_channels
 from ..model.fitting import feed_of
 from ..model.gcn import GCN
 from ..model.narrow import Inside, Narrow, narrowed
@@ -193,7 +193,7 @@ class Maker:
     def forward(self) -> Forward:
         """The function of a stack of networks, from normalized recordings to logits."""
         model = self.recogniser.model.to(self.device)
-        return seeing(self.recogniser.channels, forward_of(model))
+        return reading_channels(self.recogniser.channels, forward_of(model))
 
     @property
     def hundredth(self) -> int:
@@ -221,7 +221,7 @@ class Maker:
         course, recipe = self.course, self.course.recipe
         when: dict[str, Any] = {"end": recipe.prune_epochs, "every": recipe.prune_every}
         if begin is not None:
-            when["start"] = 1 - begin / self.connections
+            when["initial_sparsity"] = 1 - begin / self.connections
         if course.curve == "one-shot":
             when = {"begin": recipe.prune_epochs}
         schedule = Schedule(course.curve, **when)
@@ -361,7 +361,7 @@ class Maker:
     def _forward(self, narrow: Narrow | None) -> Forward:
         if narrow is None:
             return self.forward
-        return seeing(self.recogniser.channels, narrow.forward())
+        return reading_channels(self.recogniser.channels, narrow.forward())
 
     def _stage(
         self, weights: Weights, seeds: Sequence[int], targets: Sequence[int] = (),
