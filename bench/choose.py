@@ -1,7 +1,7 @@
 """Settings of ``trellis shrink``, compared on recordings held out of training splits.
 
 ``python bench/choose.py nw-ucla:PATH mtm1:PATH harder:5 --held little --variants whole "whole,
-agreement 1" --device cuda --precision bf16 --workers 8 --out FOLDER`` makes networks in each of
+dropout 0.5" --device cuda --precision bf16 --workers 8 --out FOLDER`` makes networks in each of
 ``--variants`` (`variants.py`) on each part that `held.py` holds out of the sets, and prints their
 top-1 accuracy there: of the first variant, and how far the others are from it, paired by part, with
 the standard error over parts. Test splits are never looked at. A second round with another
@@ -70,8 +70,7 @@ class Part:
             recogniser, places(self.train), labels[self.train], course,
             device=options.device, precision=options.precision,
         )  # fmt: skip
-        count = max(options.seeds, course.dense_networks)
-        seeds = list(range(options.seed, options.seed + count))
+        seeds = list(range(options.seed, options.seed + options.seeds))
         key = json.dumps([how, seeds, trained_as(maker.course)], sort_keys=True)
         if key not in self.dense:
             self.dense[key] = maker.train(seeds)
@@ -81,7 +80,7 @@ class Part:
         small = maker.shrink(dense, seeds, targets, [i for i, _ in cells])
         judged = places(self.judge).to(options.device), labels[self.judge].to(options.device)
         found = 100 * accuracies(maker.forward, small.weights, *judged)
-        whole = 100 * accuracies(maker.forward, dense, *judged)[: options.seeds].mean()
+        whole = 100 * accuracies(maker.forward, dense, *judged).mean()
         by_sparsity = found.view(-1, options.seeds).mean(1).tolist()
         named = [f"{100 * s:.6g} %" for s in options.sparsity]
         return {"dense": float(whole)} | dict(zip(named, by_sparsity, strict=True))

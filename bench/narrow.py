@@ -15,7 +15,7 @@ import torch
 from trellis import skeleton
 from trellis.cli.device import keep_freed
 from trellis.masks import masks_of
-from trellis.skeleton.data.representation import seeing
+from trellis.skeleton.data.representation import reading_channels
 from trellis.skeleton.model.narrow import Narrow
 from trellis.training import Training, forward_of, recipe_named, stack
 
@@ -44,7 +44,7 @@ def main() -> None:
             raise SystemExit(f"{options.model!r} is of a kind that is not narrowed")
         whole, less = (
             Training(
-                seeing(recogniser.channels, forward), own, x, y, recipe,
+                reading_channels(recogniser.channels, forward), own, x, y, recipe,
                 seeds=list(range(count)), masks=mask, tune=True,
             )
             for forward, own, mask in (

@@ -1,4 +1,4 @@
-"""What a course does by rule rather than by setting: part of what a figure was made with."""
+"""Rules of a course that depend on the budget or on the recordings, for a fingerprint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TOTAL = 10**6
 
 
 def rules(course: Course) -> list[Any]:
-    """Those that hang on how much is kept, and on what recordings say."""
-    by_size = course.dropped, course.agreement_at, course.teachers_at, course.waypoint
+    """Return what the rules give at four budgets, and the thresholds of mirroring."""
+    by_size = course.dropout_at, course.distills, course.waypoint
     kept = [[rule(kept, _TOTAL) for rule in by_size] for kept in (10**5, 10**4, 10**3, 500)]
     return [*kept, (SHARE, TOLD, STILL)]

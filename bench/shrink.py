@@ -1,14 +1,13 @@
 """How accurate small networks are, and what each part of making them is worth.
 
 ``python bench/shrink.py hands45 nw-ucla:PATH --seeds 5 --device cuda --out FOLDER`` trains,
-prunes and tunes the paper's network as ``trellis shrink`` does, to each of ``--sparsity``, on
-every seed, or on every fold where a set has several. Each of ``--parts`` (`ways.py`) is another
-way, or changes one thing. Networks of one part are trained side by side; who has several teachers
-has those of the seeds after its own, too. Parts and folds are made in ``--workers`` processes at
-once (on a GPU with CUDA's MPS daemon running, they share it well). What is finished is kept in
-FOLDER/shrink.jsonl and not made again. Prints top-1 on the test recordings, mean ± standard
-deviation, and for each part the paired difference to the default with its 95 % interval
-(`shrink_tables.py`); the same goes to FOLDER/shrink.md.
+prunes and fine-tunes the paper's network as ``trellis shrink`` does. It makes a network for each of
+``--sparsity`` and every seed, or every fold if a set has several. Each of ``--parts`` (`ways.py`)
+is another way of pruning or changes one setting. Networks of one part are trained side by side.
+Parts and folds are made in ``--workers`` processes at once; on a GPU, start CUDA's MPS daemon
+first. Finished rows are stored in FOLDER/shrink.jsonl and not made again. It prints top-1 on
+the test recordings, mean ± standard deviation, and for each part the paired difference to the
+default with its 95 % interval (`shrink_tables.py`). It writes the same to FOLDER/shrink.md.
 """
 
 from __future__ import annotations
@@ -83,17 +82,16 @@ def made(job: Job, options: argparse.Namespace, until: float) -> list[Row]:
         recogniser, inputs(fold.train), labels[fold.train], course,
         device=options.device, precision=options.precision,
     )  # fmt: skip
-    every = list(range(max(len(seeds), course.dense_networks)))
     varied = maker.course.augmentation
-    key = repr((job.source, job.fold, how, varied, maker.course.recipe.epochs, every))
+    key = repr((job.source, job.fold, how, varied, maker.course.recipe.epochs, seeds))
     if key not in _DENSE:
-        _DENSE[key] = maker.train(every)
+        _DENSE[key] = maker.train(seeds)
     dense = _DENSE[key]
     cells = [(seed, s) for s in job.sparsities for seed in seeds]
     targets = [budget(maker.connections, s) for _, s in cells]
-    small = maker.shrink(dense, every, targets, [seed for seed, _ in cells])
+    small = maker.shrink(dense, seeds, targets, [seed for seed, _ in cells])
     tested = inputs(fold.test), labels[fold.test].to(options.device)
-    whole = accuracies(maker.forward, dense, *tested)[: len(seeds)].tolist()
+    whole = accuracies(maker.forward, dense, *tested).tolist()
     top1 = accuracies(maker.forward, small.weights, *tested).tolist()
     found = [(0.0, seed, t, maker.connections) for seed, t in zip(seeds, whole, strict=True)]
     found += [(s, seed, t, k) for (seed, s), t, k in zip(cells, top1, small.kept, strict=True)]

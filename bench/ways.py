@@ -33,26 +33,24 @@ def parts(course: Course) -> dict[str, tuple[Course, dict[str, str]]]:
         "moments": (course, {"basis": "chunks"}),
         "camera's frame": (course, {"frame": "camera"}),
         "not mirrored": (replace(course, mirror=False), {}),
-        "nothing dropped": (replace(course, drop=0.0), {}),
+        "nothing dropped": (replace(course, dropout=0.0), {}),
         "smoothed to the end": (
             replace(course, recipe=replace(course.recipe, tune_smoothing=None)),
             {},
         ),
         "not augmented": (replace(course, augmentation=None), {}),
-        "not taught": (replace(course, teachers=0), {}),
-        "four teachers": (replace(course, teachers=4), {}),
+        "not taught": (replace(course, distill=False), {}),
         "by magnitude alone": (replace(course, sensitivity=0.0), {}),
         "pruned from all": (replace(course, surplus=None), {}),
         "trained half as long": (replace(course, recipe=half), {}),
-        "agreeing": (replace(course, agreement=1.0), {}),
     }
     for when, curve in (("gradual", course.curve), ("at once", "one-shot")):
         for method, key in METHODS.items():
             worth = 0.0 if key in LIKE_THE_PAPER else course.sensitivity
-            for taught, teachers in (("", 0), (", taught", 1)):
+            for taught, distill in (("", False), (", taught", True)):
                 begin = course.surplus if key == "viterbi" else None  # others need not be rushed
                 way = replace(
-                    course, method=key, curve=curve, sensitivity=worth, teachers=teachers,
+                    course, method=key, curve=curve, sensitivity=worth, distill=distill,
                     surplus=begin,
                 )  # fmt: skip
                 if key == "chains":  # seconds for each: a tenth of the renewals

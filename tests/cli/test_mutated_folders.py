@@ -44,7 +44,7 @@ TABLE: dict[str, Any] = SMALL | {
     "seeds": 1, "rates": (90.0,), "rows": ("mp", "tc"), "epochs": 1, "tune_epochs": 1,
     "recipe": "quick", "device": "cpu", "workers": 1,
 }  # fmt: skip
-COURSE: dict[str, Any] = SMALL | {"course": "quick", "length": 0.01, "device": "cpu", "teachers": 0}
+COURSE: dict[str, Any] = SMALL | {"course": "quick", "length": 0.01, "device": "cpu"}
 
 
 @dataclass(frozen=True)

@@ -200,7 +200,7 @@ def test_the_command_of_a_page_makes_the_same_network_again(run: Run, tmp_path: 
     ways: tuple[tuple[str, ...], ...] = (
         ("--course", "quick", "--length", "0.1"),
         ("--course", "quick", "--length", "0.1", "--frame", "camera", "--basis", "chunks",
-         "--teachers", "2", "--agreement", "0.5", "--seed", "3", "--size", "recorded"),
+         "--seed", "3", "--size", "recorded"),
     )  # fmt: skip
     for n, way in enumerate(ways):
         out = f"s{n}"

@@ -77,9 +77,11 @@ def test_another_table_is_not_shown_for_the_one_that_is_asked_for(
 
 
 def test_refusals_are_one_line(fails: Callable[..., str], recordings: Path) -> None:
-    assert "no run in 'none'" in fails("reproduce", "table2", "--out", "none", "--table-only")
+    assert "'none' holds no run" in fails("reproduce", "table2", "--out", "none", "--table-only")
     assert "row 'best'" in fails("reproduce", "table2", *WORDS, "--rows", "best")
-    assert "a rate of 100.0" in fails("reproduce", "table2", *WORDS, "--rates", "100")
+    assert "expected a rate in percent, above 0 and below 100, got 100.0" in fails(
+        "reproduce", "table2", *WORDS, "--rates", "100"
+    )
     assert "nowhere.npz" in fails("reproduce", "table1", "--data", "npz:nowhere.npz")
     assert not [p for p in recordings.iterdir() if p.is_dir()]
 

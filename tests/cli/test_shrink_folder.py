@@ -67,7 +67,7 @@ def test_killed_at_its_end_it_is_finished_by_the_same_command(
     assert any(name.startswith(".") for name in os.listdir("b"))
     again = run(*words, "b")
     assert again.status == 0, again.err
-    assert "went on from where it had been stopped" in again.out
+    assert "continued a run that was stopped" in again.out
     assert sorted(os.listdir("b")) == FILES and tensors("b") == tensors("a")
     stopped(at, *words, "b", "--overwrite")
     Path("b", ".lock").touch()  # as a process that is killed leaves it
@@ -95,7 +95,7 @@ def test_killed_while_it_replaces_a_finished_run_it_goes_on(
     assert refused.status == 2 and "'s' holds a finished run" in refused.err
     again = run(*words, "s", *other, "--overwrite")
     assert again.status == 0, again.err
-    assert "went on from where it had been stopped" in again.out
+    assert "continued a run that was stopped" in again.out
     assert sorted(os.listdir("s")) == FILES and tensors("s") == tensors("a")
     stopped("trellis.skeleton.shrink.run.losses", *words, "s", "--overwrite")
     anew = run(*words, "s", *other, "--overwrite")  # what is under way is another's
@@ -134,7 +134,7 @@ def test_no_old_model_stays_beside_a_new_dense_one(
         (("--length", "0.2"), "length was 0.1 and is 0.2"),
         (("--keep", "61"), "keep was 60 and is 61"),
         (("--heads", "2"), "architecture.heads was 3 and is 2"),
-        (("--agreement", "1"), "course.agreement was 0.0 and is 1.0"),
+        (("--no-mirror",), "course.mirror was True and is False"),
     ],
 )
 def test_other_settings_are_named_and_begin_anew_if_told(

@@ -119,7 +119,7 @@ def test_it_learns_from_other_models(run: Run, arms: Path) -> None:
     assert command in Path("page.html").read_text()
     for wrong, said in (
         (("--teacher", "gone"), "there is no folder 'gone'"),
-        (("--teacher", "arms", "--teacher-weight", "2"), "weight=2.0 of the teachers"),
+        (("--teacher", "arms", "--teacher-weight", "2"), "got weight=2.0"),
         (("--teacher", "arms", "--temperature", "0"), "temperature=0.0"),
         (("--teacher-weight", "0.5"), "--teacher-weight 0.5 is how teachers teach"),
         (("--temperature", "3"), "--temperature 3 is how teachers teach, and there is none"),

@@ -22,7 +22,7 @@ from trellis.paper.methods import method_named
 from trellis.paper.plan import rows_of
 from trellis.paper.settings import Settings
 from trellis.skeleton import GCN
-from trellis.skeleton.model.stack_selection import chooser
+from trellis.skeleton.model.stack_selection import selector
 from trellis.skeleton.shrink import course_named
 
 X = torch.zeros(1, 8)
@@ -175,7 +175,7 @@ def test_a_method_of_ones_own_is_a_row_of_the_tables(module: str) -> None:
 def test_a_method_of_ones_own_shrinks_recognisers(module: str) -> None:
     assert course_named("quick", method=f"{module}:Power").to_dict()["method"].endswith(":Power")
     gcn = GCN(nodes=4, channels=6, classes=3, heads=2, filters=5)
-    choose = chooser(gcn, "power")
+    choose = selector(gcn, "power")
     worth = {n: dict(gcn.named_parameters())[n].detach().abs()[None] for n in choose.sizes}
     kept = {n: torch.ones_like(w, dtype=torch.bool) for n, w in worth.items()}
     assert sum(int(mask.sum()) for mask in choose(worth, kept, [40]).values()) == 40

@@ -105,7 +105,7 @@ def test_other_settings_are_refused_and_quoted(
         pass
     with pytest.raises(TrellisError) as caught, opened(tmp_path, small(**changes), DATA):
         pass
-    assert words in str(caught.value) and "--out" in str(caught.value)
+    assert words in str(caught.value) and "another folder" in str(caught.value)
 
 
 def test_other_data_and_other_versions_are_refused(

@@ -188,5 +188,5 @@ def test_data_that_no_table_can_be_made_from(tmp_path: Path) -> None:
         reproduce(small(), Skeletons(**vars(data) | {"folds": (none,)}), tmp_path)
     with pytest.raises(TrellisError, match="no split"):
         reproduce(small(), Skeletons(**vars(data) | {"folds": ()}), tmp_path)
-    with pytest.raises(TrellisError, match="settings are for 'cpu'"):
+    with pytest.raises(TrellisError, match="expected a 'cpu' device"):
         reproduce(small(), data, tmp_path, device="cuda")

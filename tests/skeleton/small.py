@@ -22,7 +22,7 @@ EPOCHS: dict[str, Any] = {
 
 
 def course(**changes: Any) -> Course:
-    quick = course_named("quick", **{"teachers": 2} | changes)
+    quick = course_named("quick", **{"distill": True} | changes)
     return dataclasses.replace(quick, recipe=dataclasses.replace(quick.recipe, **EPOCHS))
 
 

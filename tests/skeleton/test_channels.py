@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from trellis.errors import TrellisError
 from trellis.skeleton import Layout
 from trellis.skeleton.data.layouts import FPHA, LAYOUTS, SBU
-from trellis.skeleton.data.representation import KINDS, Channels, cosines, in_cosines
+from trellis.skeleton.data.representation import KINDS, Channels, cosine_transform, cosines
 
 Floats = NDArray[np.float64]
 CHOICES = [kinds for count in (1, 2, 3) for kinds in permutations(KINDS, count)]
@@ -167,7 +167,7 @@ def test_waves_of_what_the_joints_do(layout: Layout, kinds: tuple[str, ...], chu
 @given(chunks=st.integers(1, 40))
 def test_waves_lose_nothing(chunks: int) -> None:
     x = torch.from_numpy(recordings(FPHA, chunks))
-    waves = in_cosines(x).reshape(2, 21, chunks, 3)
+    waves = cosine_transform(x).reshape(2, 21, chunks, 3)
     back = np.einsum("km,njkc->njmc", cosines(chunks), waves.numpy())
     np.testing.assert_allclose(back.reshape(x.shape), x.numpy(), atol=1e-12)
 
@@ -182,11 +182,11 @@ def test_bases_that_are_none() -> None:
 def test_waves_are_not_rounded_as_products_are() -> None:
     """Nor is what comes out of another type, in whatever context."""
     x = torch.randn(2, 21, 96)
-    wanted = in_cosines(x)
+    wanted = cosine_transform(x)
     with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(in_cosines(x), wanted)
+        assert torch.equal(cosine_transform(x), wanted)
     with torch.inference_mode():
-        in_cosines(torch.randn(2, 21, 15))  # made here first, and used where gradients are
+        cosine_transform(torch.randn(2, 21, 15))  # made here first, and used where gradients are
     y = torch.randn(2, 21, 15, requires_grad=True)
-    in_cosines(y).sum().backward()
+    cosine_transform(y).sum().backward()
     assert y.grad is not None

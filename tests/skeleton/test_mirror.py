@@ -50,14 +50,14 @@ def test_actions_of_either_arm_are_mirrored() -> None:
     x, y = recordings((EITHER, 1.0), (EITHER, 3.0))
     assert mirror_of(x, y, PERSON, ("low", "high")) == (
         SHARE,
-        "20 of 20 recordings are like their own class in a mirror, 20 as they came",
+        "nearest neighbors agree for 20 of 20 mirrored recordings, 20 as recorded",
     )
 
 
 def test_actions_that_are_each_others_mirror_image_are_not() -> None:
     x, y = recordings(((LEFT,), 3.0), ((RIGHT,), 3.0), (EITHER, 1.0), (EITHER, 6.0))
     share, why = mirror_of(x, y, PERSON, ("left", "right", "low", "high"))
-    assert (share, why) == (0, "in a mirror 'left' looks like 'right', and this like that")
+    assert (share, why) == (0, "mirrored, 'left' looks like 'right' and vice versa")
 
 
 def test_one_of_two_such_actions_alone_may_be_mirrored() -> None:
@@ -69,7 +69,7 @@ def test_one_of_two_such_actions_alone_may_be_mirrored() -> None:
 def test_people_who_always_use_the_same_arm_are_not() -> None:
     x, y = recordings(*(((RIGHT,), high) for high in (1.0, 2.0, 3.0, 4.0)))
     share, why = mirror_of(x, y, PERSON, ("a", "b", "c", "d"))
-    assert share == 0 and why.endswith("in a mirror, 40 as they came")
+    assert share == 0 and why.endswith("mirrored recordings, 40 as recorded")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_people_who_always_use_the_same_arm_are_not() -> None:
         (Layout("hand", PERSON.joints, PERSON.parents), "layout 'hand' has no mirror image"),
         (
             dataclasses.replace(PERSON, name="two", mirror=(0, 1, 2), roots=(1, 2)),
-            "layout 'two' is of 2, who change sides",
+            "layout 'two' has 2 bodies, which would change sides",
         ),
     ],
 )
@@ -105,10 +105,10 @@ def test_recordings_that_are_like_any_class_say_nothing() -> None:
     """One of each action, of which there are two, to the left and to the right; or noise alone."""
     x, y = recordings(((LEFT,), 3.0), ((RIGHT,), 3.0), count=1)
     share, why = mirror_of(x, y, PERSON, ("left", "right"))
-    assert share == 0 and why.endswith("in a mirror, 0 as they came, which says nothing")
+    assert share == 0 and why.endswith("mirrored recordings, 0 as recorded, too few to decide")
     noise = torch.randn(60, 3, CHUNKS * 3, generator=torch.Generator().manual_seed(0))
     share, why = mirror_of(noise, torch.arange(60) % 3, PERSON, ("a", "b", "c"))
-    assert share == 0 and why.endswith("which says nothing")
+    assert share == 0 and why.endswith("too few to decide")
 
 
 def test_an_accident_between_two_of_many_classes_is_no_trade() -> None:
@@ -142,7 +142,8 @@ def test_it_does_not_matter_from_which_side_a_set_was_recorded() -> None:
 
 def test_many_recordings_are_sampled() -> None:
     x, y = recordings((EITHER, 1.0), (EITHER, 3.0), count=1500)
-    assert mirror_of(x, y, PERSON, ("low", "high")).why.startswith("2000 of 2000 recordings")
+    why = mirror_of(x, y, PERSON, ("low", "high")).why
+    assert why.startswith("nearest neighbors agree for 2000 of 2000 ")
 
 
 def test_one_recording_says_nothing() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trellis.skeleton import GCN
 from trellis.skeleton.model.narrow import Inside, Narrow
-from trellis.skeleton.model.stack_selection import Together
+from trellis.skeleton.model.stack_selection import StackSelector
 from trellis.training import forward_of, stack
 
 SIZES: dict[str, Any] = {"nodes": 3, "channels": 6, "classes": 4, "heads": 4, "filters": 5}
@@ -57,14 +57,14 @@ def test_they_are_the_same_function_and_hold_all_that_is_kept(
 @given(st.integers(0, 99), st.sampled_from(["viterbi", "synflow"]))
 def test_what_is_chosen_inside_is_what_is_chosen_of_the_whole(seed: int, method: str) -> None:
     model, weights = networks(2, seed)
-    whole = Together(model, method)
+    whole = StackSelector(model, method)
     worth = {name: weight.abs().float() for name, weight in weights.items()}
     kept = whole(
         worth, {n: torch.ones_like(w, dtype=torch.bool) for n, w in worth.items()}, [40] * 2
     )
     narrow = Narrow.of(model, kept)
     assert narrow is not None
-    inside = Inside(whole.sizes, Together(narrow.alike(), method))
+    inside = Inside(whole.sizes, StackSelector(narrow.alike(), method))
     assert (inside.sizes, inside.least) == (whole.sizes, whole.least)
     found = inside(narrow.narrow(worth), narrow.narrow(kept), [20, 25])
     for name, mask in whole(worth, kept, [20, 25]).items():

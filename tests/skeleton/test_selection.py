@@ -14,9 +14,9 @@ from torch import Tensor
 import trellis
 from tests.training.networks import CHANNELS, NODES, gcn
 from trellis.skeleton import GCN
-from trellis.skeleton.model.stack_selection import BY_LAYER, PATHS, Together, chooser
+from trellis.skeleton.model.stack_selection import BY_LAYER, PATHS, StackSelector, selector
 from trellis.training import stack
-from trellis.training.stack_pruning import OneByOne
+from trellis.training.stack_pruning import SingleSelector
 
 X = torch.zeros(1, NODES, CHANNELS)
 OPTIONS: list[dict[str, Any]] = [
@@ -42,7 +42,7 @@ def whole(stacked: dict[str, Tensor]) -> dict[str, Tensor]:
 def test_the_same_masks_as_prune_gives_each(options: dict[str, Any], budget: int) -> None:
     networks = models(3, **options)
     values = worth(networks)
-    found = Together(networks[0])(values, whole(values), [budget] * 3)
+    found = StackSelector(networks[0])(values, whole(values), [budget] * 3)
     for i, model in enumerate(networks):
         expected = trellis.prune(copy.deepcopy(model), X, keep=budget)
         for name, mask in expected.items():
@@ -53,7 +53,7 @@ def test_the_same_masks_as_prune_gives_each(options: dict[str, Any], budget: int
 def test_by_layer_is_the_papers_pruning(budget: int) -> None:
     networks = models(2)
     values = worth(networks)
-    found = chooser(networks[0], BY_LAYER)(values, whole(values), [budget] * 2)
+    found = selector(networks[0], BY_LAYER)(values, whole(values), [budget] * 2)
     for i, model in enumerate(networks):
         expected = trellis.prune(
             copy.deepcopy(model), X, keep=budget, method="magnitude", scope="layer"
@@ -79,7 +79,7 @@ def test_whatever_is_left_every_network_meets_its_budget_and_lives(
         name: torch.randint(1, 4, value.shape, generator=generator).float()
         for name, value in values.items()
     }
-    choose = Together(networks[0], method)
+    choose = StackSelector(networks[0], method)
     first = choose(values, whole(values), [141, 160])
     second = choose(values, first, budgets)
     for i, model in enumerate(networks):
@@ -93,7 +93,7 @@ def test_whatever_is_left_every_network_meets_its_budget_and_lives(
 
 
 def test_networks_that_it_is_not_for_go_one_by_one() -> None:
-    assert isinstance(chooser(gcn(0, blocks=2)), OneByOne)
-    assert isinstance(chooser(gcn(0)), Together)
+    assert isinstance(selector(gcn(0, blocks=2)), SingleSelector)
+    assert isinstance(selector(gcn(0)), StackSelector)
     with pytest.raises(trellis.TrellisError, match=r"expected a method .* got 'best'"):
-        chooser(gcn(0), "best")
+        selector(gcn(0), "best")

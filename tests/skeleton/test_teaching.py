@@ -105,7 +105,7 @@ def test_teachers_that_cannot_be(teacher: Recogniser) -> None:
             learnt(teaching=Teaching([other]))
     with pytest.raises(TrellisError, match="different architectures"):
         Teaching([teacher, fresh(heads=2)])
-    with pytest.raises(TrellisError, match="there are no teachers"):
+    with pytest.raises(TrellisError, match="at least one teacher"):
         Teaching([])
     with pytest.raises(TrellisError, match=r"weight=1\.5"):
         Teaching([teacher], weight=1.5)

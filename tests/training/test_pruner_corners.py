@@ -167,23 +167,23 @@ def test_a_tied_parameter_is_ignored_by_any_of_its_names() -> None:
 
 def test_a_schedule_may_start_where_it_ends() -> None:
     model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))  # 640 connections
-    schedule = Schedule("linear", end=4, start=0.1)
+    schedule = Schedule("linear", end=4, initial_sparsity=0.1)
     pruner = Pruner(model, torch.zeros(1, 16), keep=576, schedule=schedule)
     assert pruner.kept == 576
     for keep in range(100, 640, 7):
-        schedule_at = Schedule("linear", end=4, start=1 - keep / 640)
+        schedule_at = Schedule("linear", end=4, initial_sparsity=1 - keep / 640)
         assert Plan.of(640, None, keep, schedule_at, 0.0).budget(0) == keep
     with pytest.raises(
-        TrellisError, match=r"starts at a sparsity of 0\.1 and the target is 0\.098"
+        TrellisError, match=r"starts at a sparsity of 0\.1, above the target 0\.098"
     ):
         Pruner(model, torch.zeros(1, 16), keep=577, schedule=schedule)
 
 
 def test_numbers_may_be_numpys() -> None:
-    numbers: Any = {"begin": np.int64(1), "end": np.int64(5), "start": np.float32(0.5)}
+    numbers: Any = {"begin": np.int64(1), "end": np.int64(5), "initial_sparsity": np.float32(0.5)}
     given = Schedule("linear", **numbers)
-    assert given == Schedule("linear", begin=1, end=5, start=0.5)
-    assert type(given.end) is int and type(given.start) is float
+    assert given == Schedule("linear", begin=1, end=5, initial_sparsity=0.5)
+    assert type(given.end) is int and type(given.initial_sparsity) is float
 
 
 def test_a_set_of_patterns_has_an_order() -> None:
@@ -200,8 +200,11 @@ WORLD: Any = "world"
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Schedule(CURVE, end=3), r"schedule \['x'\] is unknown"),
-        (lambda: Pruner(plain(), PLAIN, group=WORLD, **LINEAR), "group='world' is no group"),
+        (lambda: Schedule(CURVE, end=3), r"unknown schedule \['x'\]"),
+        (
+            lambda: Pruner(plain(), PLAIN, group=WORLD, **LINEAR),
+            "expected a process group, got group='world'",
+        ),
     ],
 )
 def test_nonsense_is_refused_at_once(make: Callable[[], object], said: str) -> None:
@@ -233,6 +236,6 @@ def test_a_state_that_cannot_be_is_refused(wrong: dict[str, object]) -> None:
     if "masks" in wrong:
         wrong = {"masks": {name: torch.zeros_like(mask) for name, mask in state["masks"].items()}}
     before = pruner.masks
-    with pytest.raises(TrellisError, match="it is damaged"):
+    with pytest.raises(TrellisError, match="state is damaged"):
         pruner.load_state_dict(state | wrong)
     assert pruner.masks == before

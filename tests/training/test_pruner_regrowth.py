@@ -18,7 +18,7 @@ from trellis.training.regrowth import ProbedMask, returning
 
 from .gradual import adam, batch, example, gradual, guaranteed, learn, network, sgd
 
-CONSTANT = Schedule("linear", end=12, every=3, start=0.8)
+CONSTANT = Schedule("linear", end=12, every=3, initial_sparsity=0.8)
 
 
 def constant(model: nn.Module, regrow: float = 0.3, **options: Any) -> Pruner:
@@ -142,5 +142,5 @@ def test_a_step_without_gradients_brings_nothing_back() -> None:
 
 
 def test_the_share_falls_along_a_cosine() -> None:
-    plan = Plan.of(1000, 0.5, None, Schedule("linear", end=4, start=0.5), 0.4)
+    plan = Plan.of(1000, 0.5, None, Schedule("linear", end=4, initial_sparsity=0.5), 0.4)
     assert [plan.regrown(step) for step in range(6)] == [200, 170, 100, 29, 0, 0]

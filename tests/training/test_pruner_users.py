@@ -202,7 +202,7 @@ def test_parameters_that_are_shared_out_are_refused() -> None:
     assert pruner.steps == 1
     bare: Any = network()
     bare[3].weight.full_tensor = lambda: None
-    with pytest.raises(TrellisError, match=r"'3\.weight' is shared out over processes"):
+    with pytest.raises(TrellisError, match=r"'3\.weight' is sharded over processes"):
         gradual(bare)
 
 

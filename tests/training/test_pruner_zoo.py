@@ -34,7 +34,7 @@ def test_trained_and_pruned_to_98_percent(name: str, regrow: float) -> None:
     model, inputs = NETWORKS[name]()
     model.train()
     # From 70 %: six in ten weights of so small a ResNet only ever see padding.
-    schedule = Schedule("cubic", end=6, every=2, start=0.7)
+    schedule = Schedule("cubic", end=6, every=2, initial_sparsity=0.7)
     pruner = Pruner(model, inputs, sparsity=0.98, schedule=schedule, regrow=regrow)
     guaranteed(pruner)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)

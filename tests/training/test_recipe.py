@@ -36,19 +36,22 @@ def test_the_two_recipes_are_what_they_say() -> None:
         ({"epochs": True}, "epochs=True"),
         ({"tune_epochs": -1}, "tune_epochs=-1"),
         ({"batch": 0}, "batch=0"),
-        ({"rate": 0.0}, "rate=0.0 is not a finite number above 0"),
+        ({"rate": 0.0}, "expected a finite number above 0, got rate=0.0"),
         ({"rate": math.nan}, "rate=nan"),
         ({"tune_rate": -1.0}, "tune_rate=-1.0"),
-        ({"decay": -0.1}, "decay=-0.1 is not a finite number from 0 up"),
+        ({"decay": -0.1}, "expected a finite number from 0 up, got decay=-0.1"),
         ({"noise": math.inf}, "noise=inf"),
-        ({"smoothing": 1.0}, "smoothing=1.0 must be below 1"),
-        ({"tune_smoothing": 1.0}, "tune_smoothing=1.0 must be below 1"),
-        ({"tune_smoothing": -0.1}, "tune_smoothing=-0.1 is not a finite number from 0 up"),
-        ({"tune_smoothing": "none"}, "tune_smoothing='none' is not a finite number"),
-        ({"smoothing": None}, "smoothing=None is not a finite number"),
-        ({"rate": True}, "rate=True is not a finite number above 0"),
-        ({"momentum": 1.5}, "momentum=1.5 must be below 1"),
-        ({"schedule": "step"}, "schedule='step' is unknown: speed or cosine"),
+        ({"smoothing": 1.0}, "expected smoothing below 1, got smoothing=1.0"),
+        ({"tune_smoothing": 1.0}, "expected tune_smoothing below 1, got tune_smoothing=1.0"),
+        ({"tune_smoothing": -0.1}, "expected a finite number from 0 up, got tune_smoothing=-0.1"),
+        (
+            {"tune_smoothing": "none"},
+            "expected a finite number from 0 up, got tune_smoothing='none'",
+        ),
+        ({"smoothing": None}, "expected a finite number from 0 up, got smoothing=None"),
+        ({"rate": True}, "expected a finite number above 0, got rate=True"),
+        ({"momentum": 1.5}, "expected momentum below 1, got momentum=1.5"),
+        ({"schedule": "step"}, "unknown schedule 'step'; known: speed, cosine"),
     ],
 )
 def test_nonsense_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -57,7 +60,7 @@ def test_nonsense_is_refused(changes: dict[str, Any], message: str) -> None:
 
 
 def test_unknown_recipe() -> None:
-    with pytest.raises(TrellisError, match="'fast' is unknown: it is one of paper, default"):
+    with pytest.raises(TrellisError, match="unknown recipe 'fast'; known: paper, default"):
         recipe_named("fast")
 
 

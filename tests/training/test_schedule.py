@@ -25,7 +25,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
         begin=begin,
         end=begin + draw(st.integers(1, 60)),
         every=draw(st.integers(1, 70)),
-        start=draw(st.sampled_from([0.0, 0.3])),
+        initial_sparsity=draw(st.sampled_from([0.0, 0.3])),
     )
 
 
@@ -46,8 +46,8 @@ def test_budgets_worked_out_by_hand(curve: str, budgets: list[int]) -> None:
 
 @given(schedules(), st.integers(1, 500))
 def test_budgets_only_fall_and_end_exactly_at_the_target(schedule: Schedule, keep: int) -> None:
-    if schedule.start > 1 - keep / 500:
-        schedule = Schedule(**schedule.to_dict() | {"start": 0.0})
+    if schedule.initial_sparsity > 1 - keep / 500:
+        schedule = Schedule(**schedule.to_dict() | {"initial_sparsity": 0.0})
     plan = Plan.of(500, None, keep, schedule, 0.0)
     budgets = [plan.budget(step) for step in range(schedule.last + 3)]
     assert budgets == sorted(budgets, reverse=True)
@@ -57,8 +57,8 @@ def test_budgets_only_fall_and_end_exactly_at_the_target(schedule: Schedule, kee
 
 @given(schedules(), st.sampled_from([0.0, 0.5, 0.9999]))
 def test_the_next_renewal_is_the_next_of_all(schedule: Schedule, target: float) -> None:
-    if schedule.start > target:
-        schedule = Schedule(**schedule.to_dict() | {"start": 0.0})
+    if schedule.initial_sparsity > target:
+        schedule = Schedule(**schedule.to_dict() | {"initial_sparsity": 0.0})
     found = list(schedule.renewals(target))
     steps = range(schedule.last + 3)
     assert found == [step for step in steps if schedule.renews(step, target)]
@@ -77,13 +77,13 @@ def test_one_shot_renews_once() -> None:
 
 
 def test_a_sparsity_that_stays_is_renewed_all_the_same() -> None:
-    schedule = Schedule("cubic", end=4, every=2, start=0.9)
+    schedule = Schedule("cubic", end=4, every=2, initial_sparsity=0.9)
     assert list(schedule.renewals(0.9)) == [0, 2, 4]
     assert [schedule.sparsity(step, 0.9) for step in range(5)] == [0.9] * 5
 
 
 def test_a_schedule_is_json_and_back() -> None:
-    schedule = Schedule("geometric", begin=3, end=900, every=15, start=0.25)
+    schedule = Schedule("geometric", begin=3, end=900, every=15, initial_sparsity=0.25)
     assert Schedule(**json.loads(json.dumps(schedule.to_dict()))) == schedule
     assert str(schedule) == "geometric, steps 3 to 900, every 15, from 25 %"
 
@@ -91,14 +91,20 @@ def test_a_schedule_is_json_and_back() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"curve": "quartic", "end": 3}, "'quartic' is unknown: it is one of one-shot, linear"),
+        ({"curve": "quartic", "end": 3}, "unknown schedule 'quartic'; known: one-shot, linear"),
         ({"curve": "linear"}, "a linear schedule needs end="),
-        ({"curve": "linear", "begin": 5, "end": 5}, r"end=5 .* from 6 up \(begin=5\)"),
-        ({"curve": "linear", "begin": -1, "end": 5}, "begin=-1 is not a whole number"),
-        ({"curve": "linear", "end": 5, "every": 0}, "every=0 is not"),
-        ({"curve": "linear", "end": 5.0}, "end=5.0 is not"),
-        ({"curve": "linear", "end": 5, "start": 1}, "start=1 is not a fraction"),
-        ({"curve": "one-shot", "end": 5}, "prunes once, at step `begin`: leave out end"),
+        (
+            {"curve": "linear", "begin": 5, "end": 5},
+            r"expected end to be .* at least 6 \(begin=5\), got 5",
+        ),
+        (
+            {"curve": "linear", "begin": -1, "end": 5},
+            "expected begin to be a whole number of steps, at least 0, got -1",
+        ),
+        ({"curve": "linear", "end": 5, "every": 0}, "expected every .* got 0"),
+        ({"curve": "linear", "end": 5.0}, "expected end .* got 5.0"),
+        ({"curve": "linear", "end": 5, "initial_sparsity": 1}, "got initial_sparsity=1"),
+        ({"curve": "one-shot", "end": 5}, "prunes once, at step `begin`; leave out end"),
     ],
 )
 def test_nonsense_is_refused(options: dict[str, Any], words: str) -> None:

@@ -60,9 +60,9 @@ def test_unstack_is_the_inverse() -> None:
 
 
 def test_what_cannot_be_stacked() -> None:
-    with pytest.raises(TrellisError, match="no networks"):
+    with pytest.raises(TrellisError, match="at least one network"):
         stack([])
-    with pytest.raises(TrellisError, match="different architectures"):
+    with pytest.raises(TrellisError, match="expected networks of one architecture"):
         stack([gcn(0), gcn(0, heads=2)])
 
 

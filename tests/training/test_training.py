@@ -207,13 +207,13 @@ def test_what_training_refuses() -> None:
     model = gcn(0)
     forward, recipe = forward_of(model), RECIPES["paper"]
     x, y = recordings(30)
-    with pytest.raises(TrellisError, match="2 networks and 1 seeds"):
+    with pytest.raises(TrellisError, match="one seed per network, got 1 seeds for 2"):
         Training(forward, stack([model] * 2), x, y, recipe, seeds=[0])
-    with pytest.raises(TrellisError, match="30 recordings and 29 labels"):
+    with pytest.raises(TrellisError, match="got 29 labels for 30 recordings"):
         Training(forward, stack([model]), x, y[1:], recipe, seeds=[0])
-    with pytest.raises(TrellisError, match="0 recordings"):
+    with pytest.raises(TrellisError, match="0 labels for 0 recordings"):
         Training(forward, stack([model]), x[:0], y[:0], recipe, seeds=[0])
-    with pytest.raises(TrellisError, match="precision='fp8'"):
+    with pytest.raises(TrellisError, match="unknown precision 'fp8'"):
         Training(forward, stack([model]), x, y, recipe, seeds=[0], precision="fp8")
-    with pytest.raises(TrellisError, match="precision='tf32' is for GPUs"):
+    with pytest.raises(TrellisError, match="precision='tf32' needs a GPU"):
         Training(forward, stack([model]), x, y, recipe, seeds=[0], precision="tf32")

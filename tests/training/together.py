@@ -49,7 +49,9 @@ def refused() -> None:
     try:
         gradual(network(), regrow=REGROW)
     except TrellisError as error:
-        assert "one of 2 processes" in str(error) and "DistributedDataParallel" in str(error)
+        assert "gradients of all processes, and there are 2" in str(
+            error
+        ) and "DistributedDataParallel" in str(error)
     else:
         raise AssertionError("a bare model was taken")
     gradual(network())  # without regrowth all choose the same

@@ -1,4 +1,4 @@
-"""``trellis shrink``: from recordings to a network that is a thousandth of its size."""
+"""``trellis shrink``: train a network on recordings and prune it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..skeleton.shrink import Course, Outcome, course_named, options_for
 from ..skeleton.shrink import shrink as shrunk
 from ..skeleton.shrink.course import LONGEST
 from ..training import remove_checkpoint
-from ..training.checkpoint import Another
+from ..training.checkpoint import OtherSettings
 from .data_arguments import (
     DataSource,
     FoldName,
@@ -43,7 +43,7 @@ from .output import console, percent, phases_bar, print_json, show, table
 from .report import written
 from .train import Activation, Basis, Chunks, Filters, Frame, Heads, Kinds, Size
 
-# The folder of ``trellis shrink``: models, a curve, a page, and checkpoints until it is done.
+# The folder of a run: two models, the curve of a search, a report, and checkpoints meanwhile.
 
 
 MODEL, DENSE, CURVE, PAGE = "model", "dense", "curve.json", "report.html"
@@ -51,14 +51,14 @@ _CHECKPOINTS = ".*.safetensors"
 
 
 def folder_for(data: str, asked: str, seed: int, fold: str | None) -> Path:
-    """A name for the run: the same for the same command, so that it goes on."""
+    """Return the default folder; the same command has the same folder, so that it continues."""
     parts = [data, asked, *([f"fold-{fold}"] if fold else []), f"seed-{seed}"]
     words = (re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-.")[-60:] for part in parts)
     return Path("runs") / f"shrink-{'-'.join(words)}"
 
 
 def check_run(folder: Path, *, overwrite: bool) -> None:
-    """Refuse a folder that cannot be written to, or should not be, before anybody has waited."""
+    """Raise if a folder cannot be written to, or holds something else."""
     _check_reachable(folder)
     if finished(folder) and not overwrite and not killed_at_its_end(folder):
         remove_stale_lock(folder)
@@ -67,16 +67,14 @@ def check_run(folder: Path, *, overwrite: bool) -> None:
             "--overwrite"
         )
     if is_saved(folder):
-        raise TrellisError(
-            f"{str(folder)!r} holds a model: a run has a folder of its own, with models in it"
-        )
+        raise TrellisError(f"{str(folder)!r} holds a model; name another folder with --out")
     for each in (folder, folder / MODEL, folder / DENSE):
         if each.exists() and not each.is_dir():
             raise TrellisError(f"cannot write {str(each)!r}: it is a file; name a folder")
     first = next((each for each in (folder, *folder.parents) if each.exists()), folder)
     if not first.is_dir():
         raise TrellisError(f"cannot make the folder {str(folder)!r}: {str(first)!r} is a file")
-    for name in (CURVE, PAGE):  # model/ is there where a run was killed while it wrote
+    for name in (CURVE, PAGE):  # model/ exists if a run was killed while it wrote
         check_writable(first / name)
     for part in (folder / MODEL, folder / DENSE):
         if part.exists():
@@ -85,7 +83,7 @@ def check_run(folder: Path, *, overwrite: bool) -> None:
 
 
 def _check_reachable(folder: Path) -> None:
-    """Refuse a name that no file system takes, or a place that may not be looked at."""
+    """Raise if the folder's name is invalid, or a parent may not be read."""
     try:
         (folder / MODEL / f".{TENSORS}.0badcafe").exists()  # no path in there is longer
     except OSError as error:
@@ -95,8 +93,11 @@ def _check_reachable(folder: Path) -> None:
 
 
 def finished(folder: Path) -> bool:
-    """Whether a run came to its end there: its checkpoints are gone, or its page is newer than its
-    model. Another that is to replace it may be under way."""
+    """Return whether the folder holds a finished run.
+
+    Its checkpoints are gone, or its report is newer than its model. Another run that will replace
+    it may be under way.
+    """
     model, page = folder / MODEL, folder / PAGE
     if not is_saved(model):
         return False
@@ -107,13 +108,15 @@ def finished(folder: Path) -> bool:
 
 
 def begun(folder: Path) -> bool:
-    """Whether there are checkpoints of a run."""
+    """Return whether the folder holds checkpoints."""
     return any(folder.glob(_CHECKPOINTS))
 
 
 def killed_at_its_end(folder: Path) -> bool:
-    """Whether a run was killed when all was written: its checkpoints are older than its model.
-    Newer ones are of a run under way that is to replace it, and it goes on."""
+    """Return whether a run was killed after it had written everything.
+
+    Its checkpoints are then older than its model. Newer ones are of a run that will replace it.
+    """
     if not (finished(folder) and begun(folder)):
         return False
     written = (folder / MODEL / DESCRIPTION).stat().st_mtime_ns
@@ -127,16 +130,18 @@ def forget(folder: Path) -> None:
 
 
 def made_in(folder: Path, make: Callable[[], Outcome], *, overwrite: bool) -> tuple[Outcome, bool]:
-    """Go on with what was begun in a folder, if it was begun in the same way. Returns whether
-    anything was, too."""
+    """Return the result of a run, and whether it was continued from checkpoints.
+
+    Checkpoints of a run with other settings raise an error, or are removed with ``overwrite``.
+    """
     resumed = begun(folder)
     try:
         return make(), resumed
-    except Another as error:
+    except OtherSettings as error:
         if not overwrite:
             raise TrellisError(
                 f"{str(folder)!r} holds a run that was begun with other settings: "
-                f"{error.differs}. Go on with those, name another folder with --out, or pass "
+                f"{error.differs}. Give those settings, name another folder with --out, or pass "
                 "--overwrite to begin anew"
             ) from None
     forget(folder)
@@ -144,25 +149,29 @@ def made_in(folder: Path, make: Callable[[], Outcome], *, overwrite: bool) -> tu
 
 
 def write_run(folder: Path, made: Outcome) -> None:
-    """Write the models, and what a search tried. An old model goes as soon as a new dense one is
-    there, and no sooner: a disk may be full."""
-    for name in (DENSE, MODEL):  # of a run that was killed while it wrote
+    """Write the models and the curve of a search.
+
+    An old model is removed only after the new dense one is written, because the disk may be full.
+    """
+    for name in (DENSE, MODEL):  # temporary files of a run that was killed
         tidy_folder(folder / name)
     remove_drafts(folder, CURVE, PAGE)
     made.dense.save(folder / DENSE)
-    (folder / MODEL / DESCRIPTION).unlink(missing_ok=True)  # no old model beside a new dense one
+    (folder / MODEL / DESCRIPTION).unlink(
+        missing_ok=True
+    )  # never an old model beside a new dense one
     if made.curve:
         points = [point.to_dict() for point in made.curve]
         with replacing(folder / CURVE) as [draft]:
             draft.write_text(json.dumps(points, indent=2) + "\n")
     else:
-        (folder / CURVE).unlink(missing_ok=True)  # of what is overwritten
+        (folder / CURVE).unlink(missing_ok=True)  # of the overwritten run
     made.small.save(folder / MODEL)
 
 
 @contextmanager
 def held_run(folder: Path) -> Iterator[None]:
-    """Make the folder, and hold it. Where nothing came of it, what was made is removed again."""
+    """Create and lock the folder; on failure, remove the folders created if they are empty."""
     made = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -178,76 +187,55 @@ def held_run(folder: Path) -> Iterator[None]:
 
 
 arg = tyro.conf.arg
-_COUNTED = 10**18  # connections: more than any memory holds
+_COUNTED = 10**18  # connections; more than any memory holds
 Sparsity = Annotated[
     float | None,
-    arg(metavar="FRACTION", help="The fraction removed: 0.999 keeps one in a thousand."),
+    arg(metavar="FRACTION", help="Fraction of connections to remove; 0.999 keeps one in 1,000."),
 ]
-Keep = Annotated[int | None, arg(metavar="N", help="How many connections stay, instead.")]
+Keep = Annotated[
+    int | None, arg(metavar="N", help="Number of connections to keep, instead of --sparsity.")
+]
 AtLeast = Annotated[
     float | None,
     arg(
         metavar="ACCURACY",
-        help="Instead, search for the smallest network that names at least this share (0.9) of the "
-        "training recordings that are held out for it. Test recordings are never looked at to "
-        "choose.",
+        help="Instead of --sparsity, search for the smallest network with this accuracy (such as "
+        "0.9) on training recordings that are held out. Test recordings are not used.",
     ),
 ]
 Out = Annotated[
     Path | None,
     arg(
         metavar="FOLDER",
-        help="Where to write the small model (model/), the dense one (dense/) and report.html. A "
-        "run that was killed goes on from there. Without it, a folder under runs/.",
+        help="Folder for the small model (model/), the dense one (dense/) and report.html. The "
+        "same command continues a run that was killed. Default: a folder under runs/.",
     ),
 ]
 CourseName = Annotated[
     Literal["default", "quick"],
     arg(
-        help="default: 8,000 steps in all, on batches of 128, 12,000 to keep less than a "
-        "hundredth, 16,000 to keep less than a thousandth: seconds on a GPU, many minutes on a "
-        "CPU. quick: 720 steps, for a first look."
+        help="default: 8,000 steps on batches of 128; 12,000 below 1 percent of the connections, "
+        "16,000 below 0.1 percent; seconds on a GPU, many minutes on a CPU. quick: 720 steps, for "
+        "a first try."
     ),
 ]
 OwnFrame = Annotated[
     Frame | None,
-    arg(
-        help="Whose frame recordings are seen in: the body's, where the layout names one, unless "
-        "told."
-    ),
+    arg(help="Frame of the coordinates. Default: body if the layout names one, else camera."),
 ]
 OwnSize = Annotated[
     Size | None,
-    arg(help="How large skeletons are: all alike, where the layout has bones, unless told."),
+    arg(help="Size of skeletons. Default: alike (one size) if the layout has bones."),
 ]
 NoMirror = Annotated[
     bool,
     arg(
-        help="Never exchange left and right. Without this, half of the variants do, if the "
-        "skeleton has a mirror image and the recordings say that it means nothing (no two actions "
-        "are each other's)."
-    ),
-]
-TeacherCount = Annotated[
-    int | None,
-    arg(
-        metavar="N",
-        help="So many networks that keep a hundredth are made first, each of a dense one of its "
-        "own, and the small one learns from their answers too. By default 1 to keep less than a "
-        "hundredth, or else none, and none where quick.",
-    ),
-]
-AgreementWeight = Annotated[
-    float,
-    arg(
-        metavar="WEIGHT",
-        help="Draw together what a network says of two variants of a recording, so strongly. 1 is "
-        "for recordings of one camera, where others will be used; where they will not, it gives "
-        "nothing.",
+        help="Do not mirror recordings. By default, half of the variants are mirrored if the "
+        "skeleton has a mirror image and mirrored recordings keep their class."
     ),
 ]
 Length = Annotated[
-    float, arg(metavar="TIMES", help="Every phase so many times as long: 0.5 is half.")
+    float, arg(metavar="TIMES", help="Factor on the length of every phase (default 1).")
 ]
 
 
@@ -274,24 +262,22 @@ def shrink(
     frame: OwnFrame = None,
     size: OwnSize = None,
     no_mirror: NoMirror = False,
-    teachers: TeacherCount = None,
-    agreement: AgreementWeight = 0.0,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> int:
-    """Train a network on recordings, prune it while it trains, tune it, and save it.
+    """Train a network on recordings, prune it while it trains, fine-tune it, and save it.
 
-    Every connection that is kept is on a path from an input to an output. Networks are trained on
-    variants of the recordings, which they see as waves.
+    Every kept connection is on a path from an input to an output. Networks are trained on random
+    variants of the recordings, represented by their discrete cosine transform.
 
       trellis shrink --data hands45 --sparsity 0.999
       trellis shrink --data csv:recordings --at-least 0.9 --out small
 
-    Killed? The same command goes on where it stopped, and ends with the same model. Then
+    If a run is killed, the same command continues it and ends with the same model. Then run
     `trellis evaluate small/model wave.csv`, or open small/report.html.
     """
-    settings = _course(course, length, teachers, mirror=not no_mirror, agreement=agreement)
+    settings = _course(course, length, mirror=not no_mirror)
     place = chosen_device(device, precision)
     asked = _asked(sparsity, keep, at_least)
     check_seed(seed)
@@ -353,20 +339,19 @@ def shrink_in(
     return made, resumed, page
 
 
-def _course(name: str, length: float, teachers: int | None, **settings: Any) -> Course:
+def _course(name: str, length: float, *, mirror: bool) -> Course:
     if not 0 < length <= LONGEST:
         raise TrellisError(
             f"--length {length!r}: give a number above 0, such as 0.5, and up to {LONGEST:,}"
         )
-    told = settings if teachers is None else settings | {"teachers": teachers}
-    return course_named(name, **told).times(length)
+    return course_named(name, mirror=mirror).times(length)
 
 
 def _asked(sparsity: float | None, keep: int | None, at_least: float | None) -> str:
-    """What was asked for, in a word; one thing only."""
+    """Return the target as a word for the folder's name; check that there is one only."""
     if keep is not None and abs(keep) >= _COUNTED:
         raise TrellisError(
-            f"--keep {keep!s:.20}…: no network has so many connections; give how many stay"
+            f"--keep {keep!s:.20}… is too large; give the number of connections to keep"
         )
     given = {"sparsity": sparsity, "keep": keep, "at-least": at_least}
     found = [f"{name}-{value:g}" for name, value in given.items() if value is not None]
@@ -437,15 +422,17 @@ def _print(folder: Path, made: Outcome, data: Skeletons, fold: Fold, *, resumed:
         *_fewer(made),
         *_mirrored(made),
         *left_out_lines(data),
-        *(["went on from where it had been stopped"] if resumed else []),
+        *(["continued a run that was stopped"] if resumed else []),
         f"wrote {folder / MODEL}, {folder / DENSE}",
     ]
     to.print("\n".join(lines), soft_wrap=True)
 
 
 def _page(folder: Path, data: Skeletons, fold: Fold) -> list[str] | TrellisError:
-    """Write the page, and say where it is and what it lacks; or else why there is none. It is the
-    one thing that may still fail, and can be made again by itself."""
+    """Write the report; return lines about it, or the error that prevented it.
+
+    The models are written already, and `trellis report` can make the report again.
+    """
     try:
         return written(folder / PAGE, model_report(models_in(folder, None), data, fold))
     except TrellisError as error:
@@ -454,17 +441,17 @@ def _page(folder: Path, data: Skeletons, fold: Fold) -> list[str] | TrellisError
 
 
 def _fewer(made: Outcome) -> list[str]:
-    """That there are fewer connections than were asked for, where that is so."""
+    """Return a line if fewer connections are kept than the budget."""
     if made.kept == made.budget:
         return []
     return [
-        f"{made.budget:,} connections were asked for: of what was left, no more than {made.kept:,} "
-        "could be kept so that all of them live."
+        f"the budget was {made.budget:,} connections; no more than {made.kept:,} could be kept so "
+        "that all of them are live."
     ]
 
 
 def _mirrored(made: Outcome) -> list[str]:
-    """What was found out about left and right, where there was anything to find."""
+    """Return a line about mirroring, if the layout has a mirror image."""
     said = left_and_right(made.small.history[-1])
     if said is None or made.small.layout.mirror is None:
         return []
@@ -476,10 +463,10 @@ def _verdict(made: Outcome) -> str:
     if made.met:
         return (
             f"{made.budget:,} connections are the fewest of those tried that hold "
-            f"{percent(made.at_least)} on the recordings held out; this network is now made from "
-            "all training recordings:"
+            f"{percent(made.at_least)} on the recordings held out. A network of this size, made "
+            "from all training recordings:"
         )
     return (
-        f"{missed(made.small.history[-1])}. Here is one of its size, {made.budget:,} connections, "
+        f"{missed(made.small.history[-1])}. A network of that size, {made.budget:,} connections, "
         "made from all training recordings:"
     )

@@ -1,4 +1,4 @@
-"""The paper's tables: a plan of networks, a folder they are stored in, and what they come to."""
+"""The paper's tables: the plan of a run, the folder of its results, and the tables made of them."""
 
 from __future__ import annotations
 

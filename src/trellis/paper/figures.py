@@ -1,4 +1,4 @@
-"""From finished cells to the figures of a row: means and deviations over seeds."""
+"""The figures of a row: means and standard deviations over seeds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .settings import Data
 
 @dataclass(frozen=True)
 class Figure:
-    """A mean over seeds and their standard deviation; None where there is one seed only.
+    """A mean over seeds and the standard deviation, which is None for one seed.
 
     >>> print(Figure.of([80.0, 82.0]))
     81.00 ± 1.41
@@ -27,7 +27,7 @@ class Figure:
 
     @classmethod
     def of(cls, values: Sequence[float], decimals: int = 2) -> Figure:
-        """The deviation is that of a sample: its square is divided by one less than there are."""
+        """Return the mean and the sample standard deviation of values."""
         mean = math.fsum(values) / len(values)
         if len(values) < 2:
             return cls(mean, None, decimals)
@@ -35,7 +35,7 @@ class Figure:
         return cls(mean, math.sqrt(square), decimals)
 
     def parts(self) -> tuple[str, str]:
-        """Mean and deviation as texts."""
+        """Return mean and deviation as text."""
         deviation = "" if self.deviation is None else f"{self.deviation:,.{self.decimals}f}"
         return f"{self.mean:,.{self.decimals}f}", deviation
 
@@ -46,10 +46,19 @@ class Figure:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a row came to. Accuracies and ``live`` are in percent; None where nothing is known.
+    """The figures of a row; accuracies and ``live`` are in percent, and None if unknown.
 
-    ``networks`` of ``wanted`` are finished, ``disconnected`` of them have no path left, and
-    ``refused`` says why pruning was impossible, where it was.
+    Args:
+        row: The row.
+        networks: Networks finished.
+        wanted: Networks in all.
+        disconnected: Finished networks without any path.
+        refused: The error message if pruning was not possible.
+        kept: Connections kept.
+        live: Live connections among them.
+        top1: Top-1 accuracy on the test recordings.
+        mean_class: Mean accuracy over classes.
+        train: Top-1 accuracy on the training recordings.
     """
 
     row: Row
@@ -65,12 +74,12 @@ class Summary:
 
     @property
     def severed(self) -> bool:
-        """Whether no network of this row has a path left."""
+        """Whether all finished networks of the row are disconnected."""
         return self.networks > 0 and self.disconnected == self.networks
 
 
 def summary(row: Row, records: Mapping[str, Record], seeds: int, data: Data) -> Summary:
-    """The figures of a row over the seeds of which every fold is finished."""
+    """Return the figures of a row over the seeds whose folds are all finished."""
     mine = [record for record in records.values() if record["row"] == row.key]
     refused = next((record["refused"] for record in mine if "refused" in record), None)
     networks = [record for record in mine if "refused" not in record]
@@ -108,7 +117,7 @@ def summary(row: Row, records: Mapping[str, Record], seeds: int, data: Data) -> 
 
 
 def _not_all(live: Figure) -> Figure:
-    """Never rounded up to 100: that says that nothing is dead.
+    """Limit a mean below 100 to 99.9, because 100.0 would say that nothing is dead.
 
     >>> print(_not_all(Figure(99.97, None, 1)), _not_all(Figure(100.0, None, 1)))
     99.9 100.0
@@ -117,21 +126,23 @@ def _not_all(live: Figure) -> Figure:
 
 
 def _over_folds(found: Sequence[Record], value: Callable[[Record], float]) -> float:
-    """The mean over a seed's folds, each counting as much as it has test recordings."""
+    """Return the mean over a seed's folds, weighted by their test recordings."""
     tests = sum(int(record["test"]) for record in found)
     return math.fsum(value(record) * record["test"] for record in found) / tests
 
 
-# A table before it is written in any format.
-
-
-Value = str | Figure | None  # None: not there yet, or not applicable; shown as a dash
+Value = str | Figure | None  # None: unknown or not applicable; shown as a dash
 
 
 @dataclass(frozen=True)
 class Column:
-    """``figures`` columns hold a mean and a deviation, which CSV keeps apart. ``words`` are
-    written from the left."""
+    """A column of a report.
+
+    Args:
+        name: Its heading.
+        figures: Whether it holds means and deviations, which are two columns in CSV.
+        words: Whether it holds text, which is aligned left.
+    """
 
     name: str
     figures: bool = False
@@ -140,7 +151,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a report; ``rule`` draws a line above it, ``strong`` sets it off."""
+    """A row of a report; ``rule`` draws a line above it, ``strong`` emphasizes it."""
 
     values: tuple[Value, ...]
     rule: bool = False
@@ -149,7 +160,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Report:
-    """``facts`` say what was measured and how; ``warnings`` must be read before any figure."""
+    """A table with its warnings, facts and notes, before it is written in any format."""
 
     title: str
     data: str
@@ -162,7 +173,8 @@ class Report:
 
 
 def shown(value: Value) -> str:
-    """
+    """Return the text of a value.
+
     >>> shown(None), shown("yes"), shown(Figure(1.5, 0.25))
     ('–', 'yes', '1.50 ± 0.25')
     """

@@ -2,12 +2,12 @@
 
 ::
 
-    settings.json    what was asked, of what data, with which versions
-    cells.jsonl      a line for each finished cell
-    recordings.json  classes, joints, and the labels of what is tested on
-    dense/           the dense networks, a safetensors file for each stack
-    networks/        a pruned network of each row, what it keeps alone: a file for each stack
-    table.*          what it came to, once all cells are there
+    settings.json    settings, data and versions
+    cells.jsonl      one line for each finished cell
+    recordings.json  classes, joints, and the labels of the test recordings
+    dense/           the dense networks, one safetensors file for each stack
+    networks/        one pruned network of each row (kept weights only), one file for each stack
+    table.*          the table, once all cells are finished
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MOST_CONNECTIONS = 10**9  # of each
 
 
 class Folder:
-    """A run on disk. `opened` to add to it, `stored` to read only."""
+    """A run on disk: `opened` adds to it, `stored` only reads it."""
 
     def __init__(
         self, path: Path, settings: Settings, data: Data, versions: dict[str, str]
@@ -54,23 +54,27 @@ class Folder:
         self.records: dict[str, Record] = {}  # by cell
 
     def dense(self, stack: int) -> Path:
+        """Return the file of a stack of dense networks."""
         return self.path / "dense" / f"stack-{stack}.safetensors"
 
     def write_dense(self, stack: int, weights: Mapping[str, Tensor]) -> None:
+        """Store a stack of dense networks."""
         self.dense(stack).parent.mkdir(exist_ok=True)
         with replacing(self.dense(stack)) as [draft]:
             write_tensors(draft, {name: w.cpu().contiguous() for name, w in weights.items()})
 
     def networks(self, stack: int) -> Path:
+        """Return the file of the pruned networks of a stack."""
         return self.path / "networks" / f"stack-{stack}.safetensors"
 
     def write_networks(self, stack: int, tensors: Mapping[str, Tensor]) -> None:
+        """Store pruned networks of a stack."""
         self.networks(stack).parent.mkdir(exist_ok=True)
         with replacing(self.networks(stack)) as [draft]:
             write_tensors(draft, tensors)
 
     def add(self, records: Sequence[Record]) -> None:
-        """Append finished cells: on disk when this returns."""
+        """Append finished cells; they are on disk when this returns."""
         new = [record for record in records if record["cell"] not in self.records]
         lines = "".join(json.dumps(record, allow_nan=False) + "\n" for record in new)
         try:
@@ -81,12 +85,12 @@ class Folder:
         except OSError as error:
             raise TrellisError(
                 f"cannot write to {str(self.path)!r}: {error.strerror}; the cells finished so far "
-                "are kept, and the same command goes on from there"
+                "are kept; run the same settings again to continue"
             ) from error
         self.records |= {record["cell"]: record for record in new}
 
     def write(self, texts: Mapping[str, str]) -> None:
-        """Put files beside the cells, all or none."""
+        """Write files into the folder, all or none."""
         with replacing(*(self.path / name for name in texts)) as drafts:
             for draft, text in zip(drafts, texts.values(), strict=True):
                 draft.write_text(text, encoding="utf-8", newline="")
@@ -94,7 +98,7 @@ class Folder:
 
 @contextmanager
 def opened(path: Path, settings: Settings, data: Data) -> Iterator[Folder]:
-    """Begin a run in ``path``, or go on with the one that is there; nobody else may meanwhile."""
+    """Begin a run in ``path``, or continue the one there; the folder is locked meanwhile."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -104,13 +108,13 @@ def opened(path: Path, settings: Settings, data: Data) -> Iterator[Folder]:
         folder = Folder(path, settings, data, versions())
         _check_size(settings, data)
         if (path / "settings.json").exists():
-            _refuse_another(folder, stored(path))
+            _check_same(folder, stored(path))
         else:
             strangers = [p.name for p in sorted(path.iterdir()) if not p.name.startswith(".")]
             if strangers:
                 raise TrellisError(
-                    f"{str(path)!r} holds {strangers[0]!r} and no run of ours: name a folder of "
-                    "its own with --out"
+                    f"expected an empty folder or one with a run, got {str(path)!r} with "
+                    f"{strangers[0]!r} in it; give another folder"
                 )
             folder.write({"settings.json": _head(folder)})
         # Of a run killed while it wrote.
@@ -122,14 +126,18 @@ def opened(path: Path, settings: Settings, data: Data) -> Iterator[Folder]:
 
 
 def stored(path: Path) -> Folder:
-    """A run as it was left, finished or not."""
+    """Return the run in a folder, finished or not.
+
+    Raises:
+        TrellisError: The folder holds no run, or its files are damaged.
+    """
     file = path / "settings.json"
-    remedy = "restore the file, or start another run with --out"
+    remedy = "restore the file, or start a run in another folder"
     try:
         given = read_json(file, dict[str, Any], remedy)
     except FileNotFoundError:
         raise TrellisError(
-            f"there is no run in {str(path)!r}: start one with trellis reproduce"
+            f"{str(path)!r} holds no run; start one with trellis reproduce"
         ) from None
     if "format" in given and given["format"] != FORMAT:
         raise TrellisError(
@@ -148,7 +156,7 @@ def stored(path: Path) -> Folder:
 
 
 def _check_size(settings: Settings, data: Data) -> None:
-    """Refuse a run that no machine finishes, before its plan is made: a file may ask for any."""
+    """Raise if a run is far too large: a damaged file may ask for any size."""
     rows = max(len(settings.rates) * len(settings.rows), len(settings.inverse_alphas) + 1) + 1
     networks = settings.seeds * len(data.folds) * rows
     connections = architecture_of(settings, data).connections
@@ -170,8 +178,8 @@ def _head(folder: Folder) -> str:
     return json.dumps(head, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _refuse_another(new: Folder, old: Folder) -> None:
-    """Cells of one folder must all come from the same settings, data and versions."""
+def _check_same(new: Folder, old: Folder) -> None:
+    """Raise if a folder's cells were made with other settings, data or versions."""
     differs = [
         f"{name.replace('_', ' '):.80} is {_short(before)} there and {_short(now)} now"
         for head in ("settings", "data", "versions")
@@ -180,8 +188,8 @@ def _refuse_another(new: Folder, old: Folder) -> None:
     if differs:
         more = f" (and {len(differs) - 4} more)" if len(differs) > 4 else ""
         raise TrellisError(
-            f"{str(new.path)!r} holds another run: {'; '.join(differs[:4])}{more}. Choose another "
-            "--out, or ask for the same again"
+            f"{str(new.path)!r} holds another run: {'; '.join(differs[:4])}{more}. Give "
+            "another folder, or the same settings"
         )
 
 
@@ -206,17 +214,20 @@ def _short(value: Any) -> str:
 
 
 def _read_cells(folder: Folder, *, cut: bool) -> dict[str, Record]:
-    """The finished cells. A last line without its end was being written when the run was killed:
-    it is left out and, with ``cut``, off."""
+    """Return the finished cells.
+
+    An incomplete last line was being written when the run was killed. It is ignored; with ``cut``
+    it is also removed from the file.
+    """
     path = folder.path / "cells.jsonl"
     try:
-        content = read_limited(path, LARGEST_LINES, "delete it; its cells are made anew")
+        content = read_limited(path, LARGEST_LINES, "delete it; its cells are computed again")
     except FileNotFoundError:
         return {}
     whole = content[: content.rfind(b"\n") + 1]
     if cut and len(whole) < len(content):
         os.truncate(path, len(whole))
-    remedy = "delete that line and run again; its cell is made anew"
+    remedy = "delete that line and run again; its cell is computed again"
     found: dict[str, Record] = {}
     shapes = architecture_of(folder.settings, folder.data).shapes
     for number, line in enumerate(whole.splitlines(), 1):
@@ -234,7 +245,7 @@ def _read_cells(folder: Folder, *, cut: bool) -> dict[str, Record]:
 def _check_cell(
     record: Record, settings: Settings, data: Data, shapes: Mapping[str, tuple[int, ...]]
 ) -> None:
-    """Refuse a cell that is not one of this run."""
+    """Raise if a cell does not belong to this run."""
 
     def check(name: str, fits: bool, expected: str) -> None:
         if not fits:

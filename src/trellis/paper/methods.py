@@ -15,10 +15,16 @@ from ..methods.method import method_class
 
 @dataclass(frozen=True)
 class Method:
-    """A way of pruning, as one row of a table.
+    """A method as a row of a table.
 
-    ``options`` go to `trellis.prune`, beside sparsity and seed. ``budgets_of`` names another row:
-    its count in each layer is used. ``paper`` marks the paper's own rows.
+    Args:
+        key: Its name in files.
+        label: Its name in the table.
+        consistent: Whether every kept connection is live.
+        stochastic: Whether it samples.
+        options: Options of `trellis.prune`, beside sparsity and seed.
+        budgets_of: The key of the method whose count in each layer is used.
+        paper: Whether it is one of the paper's own.
     """
 
     key: str
@@ -93,7 +99,7 @@ def method_named(key: str) -> Method:
 
 
 def plain(number: float) -> str:
-    """A number in full, without a fraction of nothing: two numbers never read alike.
+    """Return all digits of a number, without a trailing ".0".
 
     >>> plain(99.9), plain(10.0), plain(99.999991)
     ('99.9', '10', '99.999991')
@@ -102,7 +108,7 @@ def plain(number: float) -> str:
 
 
 def with_inverse_alpha(inverse_alpha: float) -> Method:
-    """A column of Table 3: TC and stochastic, under Eq. 5 with this 1/α.
+    """Return the method of a row of Table 3: stochastic TC under Eq. 5 with this 1/α.
 
     >>> with_inverse_alpha(2.5).key
     'alpha-2.5'

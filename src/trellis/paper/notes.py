@@ -1,4 +1,4 @@
-"""What must be said under the tables, so that nobody reads more into them than they hold."""
+"""Warnings above the tables and notes below them."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from .settings import Data, Settings, is_benchmark
 
 
 def warnings(settings: Settings, data: Data, missing: int, wanted: int) -> tuple[str, ...]:
-    """What must be read before any figure."""
+    """Return the warnings that stand above the table."""
     found = []
     if data.synthetic:
         found.append(
-            f"SYNTHETIC DATA: {settings.data} is made by a program. Its figures say how methods "
-            "compare, not how well anything recognises real recordings."
+            f"SYNTHETIC DATA: {settings.data} is made by a program. Its figures compare "
+            "methods; they say nothing about real recordings."
         )
     if not is_benchmark(settings, data):
         found.append(
-            "The paper's figures are of FPHA, 1:1 split. They stand here for orientation: on "
-            "other data no figure of ours is to be compared with them."
+            "The paper's figures are of FPHA, 1:1 split. They stand here for orientation and "
+            "cannot be compared with figures on other data."
         )
     if missing:
         found.append(
-            f"UNFINISHED: {missing:,} of {wanted:,} networks are still to be trained; run the "
-            "command below to go on."
+            f"UNFINISHED: {missing:,} of {wanted:,} networks are not trained yet; give the "
+            "command below again to continue."
         )
     return tuple(found)
 
 
 def spread(settings: Settings, data: Data) -> str:
+    """Return the note about means and deviations."""
     folds = (
         f" A seed's figure is the mean over its {len(data.folds)} folds, weighted by their test "
         "recordings."
@@ -47,6 +48,7 @@ def spread(settings: Settings, data: Data) -> str:
 
 
 def accuracy(settings: Settings, data: Data) -> str:
+    """Return the note about the two accuracies."""
     compare = ": compare it with that column" if is_benchmark(settings, data) else ""
     return (
         "Top-1 is over test recordings, mean-class the mean over classes. The paper's text says "
@@ -56,6 +58,7 @@ def accuracy(settings: Settings, data: Data) -> str:
 
 
 def size(settings: Settings, data: Data) -> str:
+    """Return the note about the network's size."""
     total = architecture_of(settings, data).connections
     return (
         f"The paper's network has {PARAMETERS:,} parameters, not all of whose shapes can be "
@@ -64,25 +67,27 @@ def size(settings: Settings, data: Data) -> str:
 
 
 def training(settings: Settings) -> str:
+    """Return the note about the recipe."""
     recipe = settings.recipe
     if recipe.name == "paper":
         return (
             f"The paper does not give the first rate ({recipe.rate:g} here) nor the length and "
-            f"rate of tuning ({recipe.tune_epochs:,} epochs from {recipe.tune_rate:g} here). Its "
-            "rule is followed for each network by its own loss, between a hundredth and ten times "
-            "the first rate. Where figures at extreme rates are lower than its own, these open "
-            "details may be why."
+            f"rate of fine-tuning ({recipe.tune_epochs:,} epochs from {recipe.tune_rate:g} here). "
+            "Here, each network follows the paper's rule by its own loss, between a hundredth and "
+            "ten times the first rate. These open details may explain lower figures at extreme "
+            "rates."
         )
     return (
-        f"Recipe {recipe.name!r} is not the paper's training: --recipe paper is (2,700 full-batch "
-        "Adam steps under its rate rule)."
+        f"Recipe {recipe.name!r} is not the paper's training. The recipe 'paper' is: 2,700 "
+        "full-batch Adam steps with the paper's learning-rate rule."
     )
 
 
 def for_table2(settings: Settings, data: Data, rows: Sequence[Summary]) -> list[str]:
+    """Return the notes of table 2."""
     notes = [
-        "% live: of what is kept, the part on a path of kept connections from an input to an "
-        "output (the paper's A-C), audited after pruning and before tuning.",
+        "% live: the share of kept connections on a path of kept connections from an input to an "
+        "output (the paper's A-C), audited after pruning and before fine-tuning.",
         "MP removes the same rate from every layer, as the paper's counts show its own does; "
         "stochastic MP samples without replacement, in proportion to magnitude, in each layer.",
         "A confound of the paper: MP by layer leaves most of its budget in the dense layer, while "
@@ -91,8 +96,8 @@ def for_table2(settings: Settings, data: Data, rows: Sequence[Summary]) -> list[
         "Of the paper's own figures, with TC stochasticity helps at 75, 90 and 99.9 % and hurts "
         "at 95 and 99 %; without TC it helps at 75, 90 and 95 % and hurts beyond. Its claim that "
         "MP under-fits at high rates can be checked in the training column.",
-        "Pruned networks start from the dense one of their seed and are tuned: they have seen "
-        "more epochs than the dense row.",
+        "Pruned networks are made of the dense network of their seed and fine-tuned: they have "
+        "seen more epochs than the dense row.",
     ]
     if {"phew", "viterbi"} & set(settings.rows):
         notes.append(
@@ -108,6 +113,7 @@ def for_table2(settings: Settings, data: Data, rows: Sequence[Summary]) -> list[
 
 
 def for_table3(rows: Sequence[Summary]) -> list[str]:
+    """Return the notes of table 3."""
     return [
         "TC and stochastic, under the global surrogate: Eq. 4 is 1/α = 1, Eq. 5 the others. The "
         "paper's caption says α = 10 and means 1/α = 10.",
@@ -118,7 +124,7 @@ def for_table3(rows: Sequence[Summary]) -> list[str]:
 
 
 def exceptions(rows: Sequence[Summary]) -> list[str]:
-    """Networks that are no ordinary ones."""
+    """Return the notes about disconnected networks and rows that could not be pruned."""
     found = []
     if any(row.disconnected > 0 for row in rows):
         found.append(

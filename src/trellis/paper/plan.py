@@ -1,4 +1,4 @@
-"""The plan of a run: rows, cells and stacks, from the settings alone."""
+"""The plan of a run: its rows, cells and stacks, determined by the settings."""
 
 from __future__ import annotations
 
@@ -17,12 +17,9 @@ from ..training.batches import batch_count
 from .methods import METHODS, Method, method_named, plain, with_inverse_alpha
 from .settings import Data, Settings, paper_rate
 
-# The network of a run: its shape, its weights for a seed, and the memory it takes to train.
-
-
-# What a stack of networks may take. Fixed for a kind of device, never what happens to be free:
-# the plan of a run must be the same when it goes on, wherever that is. Little on a CPU, where
-# large stacks win nothing and their memory is asked of the system anew at every step.
+# Memory of a stack of networks. It is fixed per kind of device and does not depend on what is free,
+# because a continued run must have the same plan. On a CPU it is small: large stacks gain nothing,
+# and their memory is allocated again at every step.
 LIMITS = {"cpu": 1 << 28, "cuda": 12 << 30}
 
 
@@ -47,7 +44,7 @@ class Architecture:
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shape of every parameter, by name: as `build` makes them, without making any."""
+        """The shape of every parameter that `build` makes, by name."""
         found: dict[str, tuple[int, ...]] = {}
         channels, kernels = self.channels, 1 if self.shared else self.heads
         for block in range(self.blocks):
@@ -58,17 +55,21 @@ class Architecture:
 
     @property
     def connections(self) -> int:
+        """The number of connections."""
         return sum(math.prod(shape) for shape in self.shapes.values())
 
     def build(self, seed: int) -> GCN:
-        """The network that this seed starts from, on the CPU: the same for every device."""
+        """Return the untrained network of a seed, on the CPU; it is the same for every device."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return GCN(**asdict(self))
 
     def bytes(self, batch: int) -> int:
-        """About what training one network takes, in float32: weights, gradients, the optimizer's
-        two moments and masks; and what a batch leaves behind for the way back."""
+        """Estimate the memory to train one network in float32.
+
+        It counts weights, gradients, the optimizer's two moments, masks, and the activations of a
+        batch.
+        """
         units, channels = self.nodes * self.channels, self.channels
         for _ in range(self.blocks):
             units += self.nodes * self.heads * (min(channels, self.filters) + self.filters)
@@ -76,11 +77,12 @@ class Architecture:
         return 4 * (6 * self.connections + 3 * batch * units)
 
     def fitting(self, device: str, batch: int) -> int:
-        """How many networks a stack may hold, at least one."""
+        """Return the number of networks in a stack, at least one."""
         return max(1, LIMITS[device] // self.bytes(batch))
 
 
 def architecture_of(settings: Settings, data: Data) -> Architecture:
+    """Return the architecture of a run's networks."""
     return Architecture(
         nodes=data.joints,
         channels=settings.chunks * 3,
@@ -97,7 +99,7 @@ DENSE = "dense"
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table; ``method`` None is the network before pruning. ``rate`` in percent."""
+    """A row of a table; ``rate`` is in percent, and ``method`` is None for the dense network."""
 
     key: str
     rate: float
@@ -123,12 +125,13 @@ class Cell:
 
     @property
     def key(self) -> str:
+        """The name of the cell in the run's folder."""
         return f"{self.row.key}/seed-{self.seed}/fold-{self.fold}"
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Networks that are trained side by side: of one fold, all dense or all pruned."""
+    """Networks that are trained side by side: of one fold, and all dense or all pruned."""
 
     number: int
     fold: int
@@ -136,22 +139,24 @@ class Stack:
 
     @property
     def dense(self) -> bool:
+        """Whether the networks are dense."""
         return self.cells[0].row.method is None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything a run does, in order: the stacks of dense networks come first."""
+    """The rows of a run and its stacks, in order; stacks of dense networks come first."""
 
     rows: tuple[Row, ...]
     stacks: tuple[Stack, ...]
 
     @property
     def cells(self) -> list[Cell]:
+        """All cells, in the order of the stacks."""
         return [cell for stack in self.stacks for cell in stack.cells]
 
     def dense(self, seed: int, fold: int) -> tuple[Stack, int]:
-        """The stack that a seed's dense network is trained in, and its place there."""
+        """Return the stack that holds the dense network of a seed and fold, and its index there."""
         for stack in self.stacks:
             for place, cell in enumerate(stack.cells):
                 if stack.dense and (cell.seed, cell.fold) == (seed, fold):
@@ -160,7 +165,7 @@ class Plan:
 
 
 def rows_of(settings: Settings) -> tuple[Row, ...]:
-    """The rows of a table, in the order they are shown.
+    """Return the rows of a table, in order.
 
     >>> from trellis.paper.settings import Settings
     >>> [row.key for row in rows_of(Settings("table3", "hands45", inverse_alphas=(1, 10)))]
@@ -182,11 +187,15 @@ def _row(rate: float, method: Method) -> Row:
 
 
 def plan_of(settings: Settings, data: Data) -> Plan:
-    """Which networks are trained, and in which company."""
+    """Return the plan of a run.
+
+    Raises:
+        TrellisError: A rate leaves no connection.
+    """
     rows = rows_of(settings)
     architecture = architecture_of(settings, data)
     for row in rows:
-        budget(architecture.connections, row.sparsity)  # a budget of nothing is refused here
+        budget(architecture.connections, row.sparsity)  # raises for a budget of 0
     stacks: list[Stack] = []
     for group in (rows[:1], rows[1:]):
         for fold, recordings in enumerate(data.train):
@@ -199,7 +208,7 @@ def plan_of(settings: Settings, data: Data) -> Plan:
 
 
 def _split(cells: Sequence[Cell], most: int) -> list[Sequence[Cell]]:
-    """As few parts of at most ``most`` as will do, as even as can be.
+    """Return the fewest parts of at most ``most`` cells, of nearly equal size.
 
     >>> [len(part) for part in _split([None] * 10, 4)]
     [4, 3, 3]

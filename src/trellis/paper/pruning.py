@@ -1,4 +1,4 @@
-"""Pruning the cells of a table: each is a dense network, a method and a rate, on its own."""
+"""Prune the cells of a table; each is a dense network, a method and a rate."""
 
 from __future__ import annotations
 
@@ -34,27 +34,31 @@ from ..paths.audit import audit
 from .methods import METHODS
 from .plan import Architecture, Cell, Row
 
-# Pruned networks as a run keeps them: the places and values of kept connections alone.
+# Pruned networks for the report: the places and values of kept connections.
 #
-# One network stands for each row, that of seed 0 and the first fold, where a tenth or less is kept:
-# those are to be looked at. Larger ones would fill a disk, and nobody could see anything in them.
+# One network of each row is stored, that of seed 0 and the first fold, if at most a tenth of the
+# connections is kept. Larger networks would fill the disk, and cannot be drawn.
 
 
 LEAST = 90.0  # percent removed
 
 
 def is_packed(cell: Cell) -> bool:
-    """Whether a cell's network is kept."""
+    """Return whether a cell's network is stored."""
     return cell.row.rate >= LEAST and cell.seed == cell.fold == 0
 
 
 def packed(
     cells: Sequence[Cell], weights: Mapping[str, Tensor], masks: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """The networks to keep of a stack, as tensors ``ROW/NAME/places`` and ``ROW/NAME/values``.
+    """Return the networks to store, as tensors ``ROW/NAME/places`` and ``ROW/NAME/values``.
 
-    ``weights`` and ``masks`` are stacked as the cells are. Places count a parameter's entries in
-    row-major order.
+    Places are indices into the flattened parameter.
+
+    Args:
+        cells: The cells of a stack.
+        weights: Their weights, (cells, …) each.
+        masks: Their masks, (cells, …) each.
     """
     found: dict[str, Tensor] = {}
     for i, cell in enumerate(cells):
@@ -68,8 +72,8 @@ def packed(
 def kept_of(
     path: Path, row: str, shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, tuple[Tensor, Tensor]] | None:
-    """Places and values that a row's network keeps, by name; None where the file has none of it."""
-    if not path.is_file():  # a pipe would be read for ever
+    """Return places and values of a row's network by parameter; None if it is not stored."""
+    if not path.is_file():  # reading a pipe would block
         return None
     try:
         with safe_open(path, framework="pt") as file:
@@ -101,7 +105,7 @@ def kept_of(
 def unpacked(
     path: Path, row: str, shapes: Mapping[str, tuple[int, ...]]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
-    """Weights and masks of a row's network in full; None where the file does not hold it."""
+    """Return weights and masks of a row's network; None if it is not stored."""
     stored = kept_of(path, row, shapes)
     if stored is None:
         return None
@@ -116,14 +120,14 @@ def unpacked(
 
 def _damaged(path: Path, why: str) -> TrellisError:
     return TrellisError(
-        f"the networks in {str(path)!r} cannot be read ({why:.200}): delete that file to do "
-        "without them"
+        f"the networks in {str(path)!r} cannot be read ({why:.200}); delete that file to "
+        "continue without them"
     )
 
 
 @dataclass(frozen=True)
 class Job:
-    """A cell to prune: network ``place`` of the stack stored in ``dense``."""
+    """A cell to prune: network number ``place`` of the stack in the file ``dense``."""
 
     dense: Path
     place: int
@@ -133,9 +137,12 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """What was kept: masks as packed bits (none for a dense network), and the audit's figures.
+    """The result of pruning a cell.
 
-    ``refused`` is why the method could not keep to this budget, where it could not.
+    Args:
+        bits: Masks as packed bits; empty for a dense network.
+        figures: The figures of the audit.
+        refused: The error message if the method could not meet the budget.
     """
 
     bits: dict[str, NDArray[np.uint8]]
@@ -143,6 +150,7 @@ class Selection:
     refused: str | None = None
 
     def masks(self, shapes: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
+        """Return the masks in the shapes of the parameters."""
         return {
             name: torch.from_numpy(np.unpackbits(bits, count=int(np.prod(shapes[name]))))
             .bool()
@@ -151,8 +159,8 @@ class Selection:
         }
 
 
-class Bench:
-    """One network of an architecture, traced once; every job's weights are laid into it."""
+class CellPruner:
+    """A network that is traced once; the weights of each job are copied into it."""
 
     def __init__(self, architecture: Architecture) -> None:
         self.model, self.shapes = architecture.build(0), architecture.shapes
@@ -231,7 +239,7 @@ def read_network(
 
 @lru_cache(maxsize=1 << 10)
 def _check_intact(path: Path, changed: int, size: int) -> None:
-    """Once for each file: many networks are read of one."""
+    """Check a file's digest; cached, because many networks are read from one file."""
     with safe_open(path, framework="pt") as file:
         names: list[str] = file.keys()
         sound = intact({name: file.get_tensor(name) for name in names}, file.metadata() or {})
@@ -241,28 +249,25 @@ def _check_intact(path: Path, changed: int, size: int) -> None:
 
 def _pruning_damaged(path: Path, why: str) -> TrellisError:
     return TrellisError(
-        f"the dense networks in {str(path)!r} cannot be used ({why:.200}): delete that file and "
-        "give the same command again; they are made anew"
+        f"the dense networks in {str(path)!r} cannot be used ({why:.200}); delete that file and "
+        "run the same settings again to train them again"
     )
 
 
-# Pruning many cells: in this process, or in several beside it.
-
-
-# Takes jobs, and returns a function that waits for what becomes of them, in their order.
+# Takes jobs, and returns a function that waits for their results, in the same order.
 Begin = Callable[[Sequence[Job]], Callable[[], list[Selection]]]
 _SAFE = "PYTHONSAFEPATH"
-_WORTH = 100_000  # connections: a smaller network is pruned before another process has started
+_WORTH = 100_000  # connections; smaller networks are pruned faster than a process starts
 
 
 @contextmanager
 def pruning(architecture: Architecture, workers: int) -> Iterator[Begin]:
-    """A way to prune cells, with ``workers`` processes if that pays."""
+    """Yield a function that prunes cells, in ``workers`` processes if that is faster."""
     if workers < 2 or architecture.connections < _WORTH:
         yield _here(architecture)
         return
     with _no_code_from_here():
-        # Not forked: a process that has used a GPU or threads must not be.
+        # spawn: a process that has used a GPU or threads must not be forked.
         pool = ProcessPoolExecutor(
             workers,
             mp_context=multiprocessing.get_context("spawn"),
@@ -282,8 +287,11 @@ def pruning(architecture: Architecture, workers: int) -> Iterator[Begin]:
 
 @contextmanager
 def _no_code_from_here() -> Iterator[None]:
-    """Have processes begin without the current folder on their path: before a worker is told its
-    parent's path, a ``struct.py`` in that folder would run. Python 3.10 does not know how."""
+    """Start processes without the current folder on their path.
+
+    Otherwise a ``struct.py`` in that folder would run in every worker. Python 3.10 ignores this
+    setting.
+    """
     before = os.environ.get(_SAFE)
     os.environ[_SAFE] = "1"
     try:
@@ -299,45 +307,45 @@ def _results(begun: Sequence[Future[Selection]]) -> list[Selection]:
         return [future.result() for future in begun]
     except BrokenProcessPool:
         raise TrellisError(
-            "a process that was pruning ended without a word, perhaps for lack of memory: run "
-            "again with fewer of them, such as --workers 1"
+            "a pruning process was killed, perhaps for lack of memory; run again with fewer "
+            "processes, such as workers=1"
         ) from None
 
 
 def _here(architecture: Architecture) -> Begin:
-    bench: list[Bench] = []
+    pruners: list[CellPruner] = []
 
     def begin(jobs: Sequence[Job]) -> Callable[[], list[Selection]]:
         def finish() -> list[Selection]:
-            if not bench:  # traced when first needed: a finished run needs no trace
-                bench.append(Bench(architecture))
-            return [bench[0].select(job) for job in jobs]
+            if not pruners:  # traced when first needed: a finished run needs no trace
+                pruners.append(CellPruner(architecture))
+            return [pruners[0].select(job) for job in jobs]
 
         return finish
 
     return begin
 
 
-_bench: Bench | None = None  # of a worker process
+_pruner: CellPruner | None = None  # of a worker process
 
 
 def _method_modules() -> list[str]:
-    """The modules that register methods: a worker starts with the built-in ones only."""
+    """Return the modules that register methods: a worker starts with the built-in ones only."""
     return sorted({cls.__module__ for cls in available().values()} - {"__main__"})
 
 
 def _start(architecture: Architecture, modules: Sequence[str]) -> None:
-    global _bench
+    global _pruner
     for module in modules:
         importlib.import_module(module)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the pool
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
-    _bench = Bench(architecture)
+    _pruner = CellPruner(architecture)
 
 
 def _end_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever."""
+    """End this worker when its parent is killed; otherwise it would wait forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
@@ -345,5 +353,5 @@ def _end_with_parent() -> None:
 
 
 def _select(job: Job) -> Selection:
-    assert _bench is not None
-    return _bench.select(job)
+    assert _pruner is not None
+    return _pruner.select(job)

@@ -1,7 +1,7 @@
 """The paper's figures, exactly as printed. All are of FPHA, 1:1 split.
 
-Every accuracy in Tables 2 and 3 is k / 575, in percent, cut after two places: top-1 over the test
-recordings, of one network each.
+Every accuracy in Tables 2 and 3 is k / 575 in percent, truncated to two decimals. It is the top-1
+accuracy of one network on the test recordings.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ DENSE_ACCURACY = 86.08
 
 @dataclass(frozen=True)
 class Related:
-    """A line of Table 1: what a method sees, and its accuracy in percent."""
+    """A row of Table 1: the inputs of a method, and its accuracy in percent."""
 
     method: str
-    colour: bool
+    color: bool
     depth: bool
     pose: bool
     accuracy: float
@@ -27,14 +27,14 @@ class Related:
 
 @dataclass(frozen=True)
 class Cell:
-    """A line of Table 2. ``accuracy`` is None where the paper says NA: disconnected."""
+    """A row of Table 2; ``accuracy`` is None where the paper says NA (disconnected)."""
 
     kept: int
     live: float
     accuracy: float | None
 
 
-# Groups as the paper rules them off.
+# Groups as separated by lines in the paper.
 TABLE1: tuple[tuple[Related, ...], ...] = (
     (
         Related("Two stream-color", True, False, False, 61.56),

@@ -1,4 +1,4 @@
-"""Recordings as the networks see them: chunked, normalised by each fold's training part."""
+"""The recordings of a run, chunked and normalized by each fold's training recordings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .settings import Data
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """One fold: x (recordings, joints, chunks * 3), y (recordings,)."""
+    """The tensors of one fold: x (recordings, joints, chunks * 3) and y (recordings,)."""
 
     train_x: Tensor
     train_y: Tensor
@@ -30,25 +30,30 @@ class Split:
 
 
 class Recordings:
-    """All recordings, chunked once; a fold's tensors are made when it is asked for."""
+    """All recordings, chunked once; `fold` returns the tensors of a fold."""
 
     def __init__(self, skeletons: Skeletons, chunks: int) -> None:
         self.skeletons = skeletons
         self.chunked = chunked(skeletons.sequences, chunks)
 
     def fold(self, number: int, device: torch.device) -> Split:
+        """Return the tensors of a fold on a device."""
         fold, labels = self.skeletons.folds[number], self.skeletons.labels
-        normalise = Normalisation.fit(self.chunked[fold.train], self.skeletons.layout)
+        normalize = Normalisation.fit(self.chunked[fold.train], self.skeletons.layout)
 
         def tensors(which: Indices) -> tuple[Tensor, Tensor]:
-            x = torch.from_numpy(normalise(self.chunked[which]))
+            x = torch.from_numpy(normalize(self.chunked[which]))
             return x.to(device), torch.from_numpy(labels[which].astype(np.int64)).to(device)
 
         return Split(*tensors(fold.train), *tensors(fold.test))
 
 
 def describe(skeletons: Skeletons) -> Data:
-    """What a plan needs to know of recordings; refuses folds that no table can be made from."""
+    """Return the description of recordings that a plan needs.
+
+    Raises:
+        TrellisError: The data has no folds, or a fold without training or test recordings.
+    """
     if not skeletons.folds:
         raise TrellisError(f"{skeletons.source!r} has no split into training and test recordings")
     for fold in skeletons.folds:
@@ -72,18 +77,20 @@ def describe(skeletons: Skeletons) -> Data:
     )
 
 
-# What a run's classes and joints are called, and what its test recordings are.
-#
-# Written beside the cells, so that a run can be looked at where its recordings are not.
-
-
+# Written beside the cells, so that a run can be viewed without its recordings.
 NAME = "recordings.json"
 
 
 @dataclass(frozen=True)
 class Named:
-    """``labels`` are those of the test recordings, fold by fold, in the order that a cell's
-    ``said`` has; ``pose`` is the skeleton's mean pose, (joints, 3)."""
+    """The names of a run's classes and joints, and the labels of its test recordings.
+
+    Args:
+        classes: The names of the classes.
+        layout: The skeleton.
+        labels: The labels of each fold's test recordings, in the order of a cell's ``said``.
+        pose: The mean pose, (joints, 3).
+    """
 
     classes: tuple[str, ...]
     layout: Layout
@@ -92,6 +99,7 @@ class Named:
 
     @classmethod
     def of(cls, skeletons: Skeletons) -> Named:
+        """Return the names and labels of recordings."""
         train = [skeletons.sequences[i] for i in skeletons.folds[0].train]
         pose = mean_pose(train, skeletons.layout.roots).round(4)
         return cls(
@@ -102,14 +110,18 @@ class Named:
         )
 
     def text(self) -> str:
+        """Return the content of ``recordings.json``."""
         return json.dumps(dataclasses.asdict(self), ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def read_named(folder: Path, data: Data) -> Named | None:
-    """What a run's folder says of its recordings, which are those of ``data``; None for a run that
-    an older version made."""
+    """Return the names and labels stored in a run's folder; None in runs of older releases.
+
+    Raises:
+        TrellisError: The file is damaged or does not fit ``data``.
+    """
     path = folder / NAME
-    remedy = "delete it, and give the command that made the run again"
+    remedy = "delete it, and run the same settings again"
     try:
         given = read_json(path, RunRecordings, remedy)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Reports as text: for a terminal, Markdown, CSV, LaTeX."""
+"""Write a report for a terminal, as Markdown, CSV or LaTeX."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from rich.text import Text
 
 from .figures import Column, Figure, Report, Value, shown
 
-# Text that others wrote, made safe to show anywhere.
-
 
 def one_line(text: str) -> str:
-    """Without line breaks or characters that steer a terminal.
+    """Return text from files without line breaks and terminal control characters.
 
     >>> one_line("a\\nb\\x1b[31mc")
     'a b [31mc'
@@ -29,13 +27,11 @@ def one_line(text: str) -> str:
     return " ".join(clean.split())
 
 
-# A report as CSV: figures as plain numbers, mean and deviation in columns of their own.
-
-
 def comma(report: Report) -> str:
-    """Data and whether it is synthetic stand in every row, so that no row is taken for another's.
+    """Return the report as CSV, with mean and deviation in separate columns.
 
-    A spreadsheet runs text that begins like a formula: such text gets an apostrophe before it.
+    Every row names the data and whether it is synthetic. Text that a spreadsheet would run as a
+    formula gets an apostrophe in front.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -67,9 +63,6 @@ def _cells(column: Column, value: Value) -> list[str]:
 def _text(text: str) -> str:
     text = one_line(text)
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
-
-
-# A report as LaTeX: a document that compiles as it is, whose table can be taken out.
 
 
 _SPECIAL = {
@@ -111,7 +104,7 @@ _HEAD = r"""% Made by trellis. The table between the marks needs booktabs and lo
 
 
 def escaped_latex(text: str) -> str:
-    r"""Text that LaTeX prints as it is; letters that its fonts may lack become question marks.
+    r"""Return text with LaTeX's special characters escaped; unknown letters become "?".
 
     >>> escaped_latex("50 % & \\input{x}")
     '50 \\% \\& \\textbackslash{}input\\{x\\}'
@@ -126,6 +119,7 @@ def _latin(character: str) -> bool:
 
 
 def latex(report: Report) -> str:
+    """Return the report as a LaTeX document; the table in it can be copied."""
     align = "".join("l" if column.words else "r" for column in report.columns)
     heads = " & ".join(_head(column) for column in report.columns) + r" \\"
     out = [_HEAD, "% table begins", r"\begingroup\scriptsize\setlength{\tabcolsep}{3pt}"]
@@ -150,7 +144,7 @@ def latex(report: Report) -> str:
 
 
 def _head(column: Column) -> str:
-    """Of "paper: kept" the first word stands above the second: the page is only so wide."""
+    """Return a heading; "paper: kept" becomes two lines, because the page is narrow."""
     above, colon, below = column.name.partition(": ")
     if not colon:
         return escaped_latex(column.name)
@@ -159,7 +153,7 @@ def _head(column: Column) -> str:
 
 
 def _caption(report: Report) -> str:
-    """A table taken out of the document must still say what it is of."""
+    """Return the caption, which names the data also in a copied table."""
     kind = " (SYNTHETIC DATA)" if report.synthetic else ""
     return f"{report.title}, on {report.data}{kind}."
 
@@ -171,7 +165,7 @@ _markdown_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~#$&!])")
 
 
 def escaped_markdown(text: str) -> str:
-    """Text that Markdown shows as it is.
+    """Return text with Markdown's special characters escaped.
 
     >>> escaped_markdown("a|b <i> _c_")
     'a\\\\|b \\\\<i\\\\> \\\\_c\\\\_'
@@ -201,7 +195,7 @@ def markdown(report: Report) -> str:
 
 
 def _code(text: str) -> str:
-    """A span of code, whatever backticks are in it."""
+    """Return a code span, also for text with backticks."""
     text = one_line(text)
     fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
     return f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}"
@@ -211,7 +205,7 @@ def _code(text: str) -> str:
 
 
 def terminal(report: Report) -> RenderableType:
-    """Everything as rich shows it; no text of others is read as markup."""
+    """Return the report for `rich`, with all text escaped."""
     table = Table(box=HORIZONTALS, show_edge=False, pad_edge=False, header_style="bold")
     for column in report.columns:
         table.add_column(
@@ -240,14 +234,14 @@ def terminal(report: Report) -> RenderableType:
 
 
 def width(made: RenderableType) -> int:
-    """How wide a console must be so that no figure is cut."""
+    """Return the console width that the table needs."""
     assert isinstance(made, Group)
     table = next(part for part in made.renderables if isinstance(part, Table))
     return Console(width=1000, file=io.StringIO()).measure(table).maximum
 
 
 def text(report: Report) -> str:
-    """As a file: as wide as the table is, and nothing in colour."""
+    """Return the report as plain text, as wide as the table."""
     out = io.StringIO()
     made = terminal(report)
     wide = max(100, width(made))

@@ -1,4 +1,4 @@
-"""Carrying out a plan: what is still to do, in order, in a folder of its own."""
+"""Run a plan: train, prune and test the networks that are missing in the run's folder."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ from .settings import Settings
 from .stacks import Stacks, Watch
 from .tables import report_of
 
-# The files that a run ends with.
-
 
 def write_outputs(folder: Folder) -> None:
-    """``table.txt``, ``.md``, ``.csv`` and ``.tex``, from what the folder holds now."""
+    """Write ``table.txt``, ``.md``, ``.csv`` and ``.tex`` from the cells finished so far."""
     report = report_of(folder)
     folder.write(
         {
@@ -43,16 +41,29 @@ def reproduce(
     workers: int = 1,
     watch: Watch | None = None,
 ) -> Folder:
-    """Make a table in the folder ``out``, or go on with the one begun there.
+    """Make a table in a folder, or continue the run that was begun there.
 
-    ``device`` is where to train, of the kind that the settings name; ``workers`` is how many
-    processes prune, which changes no figure.
+    Args:
+        settings: The settings of the table.
+        skeletons: The recordings.
+        out: The folder of the run.
+        device: The device to train on, of the kind in the settings (default: the first).
+        workers: Processes that prune; figures do not depend on it.
+        watch: Called with the progress several times a second.
+
+    Returns:
+        The folder with all finished cells and the tables.
+
+    Raises:
+        TrellisError: The folder holds another run, or the device does not fit the settings.
     """
     place = torch.device(settings.device if device is None else device)
     if place.type != settings.device:
-        raise TrellisError(f"the settings are for {settings.device!r} and the device is {place}")
+        raise TrellisError(
+            f"expected a {settings.device!r} device, as in the settings, got {place}"
+        )
     if place.type == "cuda" and not torch.cuda.is_available():
-        raise TrellisError("there is no CUDA device here: give --device cpu")
+        raise TrellisError("this machine has no CUDA device; give device='cpu'")
     data = describe(skeletons)
     plan = plan_of(settings, data)
     with opened(out, settings, data) as folder:
@@ -68,12 +79,13 @@ def reproduce(
 
 
 def finished(folder: Folder, part: Stack) -> bool:
+    """Return whether all results of a stack are stored."""
     stored = all(cell.key in folder.records for cell in part.cells)
     return stored and (not part.dense or folder.dense(part.number).exists())
 
 
 def _each(waiting: list[Stack], recordings: Recordings, stacks: Stacks, *, ahead: bool) -> None:
-    """One stack after another. With ``ahead`` the CPU prunes the next while the GPU tunes this."""
+    """Make one stack after another; with ``ahead``, prune the next one while this one trains."""
     begun: dict[int, Callable[[], list[Selection]]] = {}
     split: Split | None = None
     for i, part in enumerate(waiting):

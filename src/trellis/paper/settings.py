@@ -1,4 +1,4 @@
-"""What a run is asked to do, and on what data: together they decide everything about it."""
+"""The settings of a run and a description of its recordings; together they determine it."""
 
 from __future__ import annotations
 
@@ -30,10 +30,33 @@ _DEVICES = ("cpu", "cuda")
 
 @dataclass(frozen=True)
 class Settings:
-    """One table to make. Rates are in percent; ``stack`` None is as many networks as fit.
+    """The settings of one table.
 
-    >>> Settings("table2", data="hands45", seeds=3).command()
-    'trellis reproduce table2 --data hands45 --seeds 3 --device cpu --recipe default'
+    Args:
+        table: "table1", "table2" or "table3".
+        data: The source of the recordings, such as "hands45" or "fpha:PATH".
+        seeds: Networks behind each figure.
+        recipe: Epochs and learning rates.
+        device: "cpu" or "cuda".
+        precision: "fp32", "tf32" or "bf16".
+        protocol: How to split the recordings (default: that of the data).
+        skip_bad: Whether to leave out recordings that cannot be read.
+        rates: Pruning rates in percent; table 3 has one.
+        rows: Methods of table 2.
+        inverse_alphas: Values of 1/α in table 3.
+        chunks: Chunks that a recording is averaged to.
+        heads: Attention heads of the network.
+        filters: Filters per head.
+        blocks: Blocks of the network.
+        shared: Whether heads share one convolution.
+        stack: Networks trained side by side (default: as many as fit).
+
+    Raises:
+        TrellisError: A setting is unknown or out of range.
+
+    Example:
+        >>> Settings("table2", data="hands45", seeds=3).command()
+        'trellis reproduce table2 --data hands45 --seeds 3 --device cpu --recipe default'
     """
 
     table: str
@@ -56,11 +79,13 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.table not in TABLES:
-            raise TrellisError(f"{self.table!r} is no table: there are {', '.join(TABLES)}")
+            raise TrellisError(f"unknown table {self.table!r}; known: {', '.join(TABLES)}")
         if self.device not in _DEVICES:
-            raise TrellisError(f"device={self.device!r} is unknown: {' or '.join(_DEVICES)}")
+            raise TrellisError(f"unknown device {self.device!r}; known: {', '.join(_DEVICES)}")
         if self.precision not in PRECISIONS:
-            raise TrellisError(f"precision={self.precision!r} is unknown: {', '.join(PRECISIONS)}")
+            raise TrellisError(
+                f"unknown precision {self.precision!r}; known: {', '.join(PRECISIONS)}"
+            )
         for name in ("seeds", "chunks", "heads", "filters", "blocks", "stack"):
             value = getattr(self, name)
             if name == "stack" and value is None:
@@ -74,40 +99,39 @@ class Settings:
         for rate in self.rates:
             if 0 < rate < 1:
                 raise TrellisError(
-                    f"a rate of {rate!r} would remove less than a hundredth: rates are "
-                    f"percentages; did you mean {plain(100 * rate)}?"
+                    f"expected a rate in percent, got {rate!r}; did you mean {plain(100 * rate)}?"
                 )
             if not 0 < rate < 100:
                 raise TrellisError(
-                    f"a rate of {rate!r} is out of range: it is the percentage removed, above 0 "
-                    "and below 100, such as 99.9"
+                    f"expected a rate in percent, above 0 and below 100, got {rate!r}; give the "
+                    "percentage to remove, such as 99.9"
                 )
         for alpha in self.inverse_alphas:
             if not (math.isfinite(alpha) and alpha >= 1):
-                raise TrellisError(f"1/α = {alpha!r} is out of range: it is a number from 1 up")
+                raise TrellisError(f"expected a finite 1/α of at least 1, got {alpha!r}")
         for key in self.rows:
             method_named(key)
         if self.table == "table3" and len(self.rates) != 1 and self.rates != RATES:
-            raise TrellisError(f"table3 has one rate; rates are {self.rates}: give one of them")
+            raise TrellisError(f"expected one rate for table3, got rates={self.rates}")
         for name in ("rates", "rows", "inverse_alphas"):
             given = getattr(self, name)
             if not given:
-                raise TrellisError(f"{name.replace('_', ' ')}: give at least one")
+                raise TrellisError(f"expected at least one value, got {name}={given!r}")
             if len(set(given)) < len(given):
-                raise TrellisError(f"{name.replace('_', ' ')} name something twice: {given}")
+                raise TrellisError(f"expected different values, got {name}={given!r}")
 
     def to_dict(self) -> dict[str, Any]:
-        """For a file: what JSON can hold."""
-        return _thawed(dataclasses.asdict(self))
+        """Return the settings as JSON can hold them."""
+        return _as_json(dataclasses.asdict(self))
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Settings:
-        """The inverse of `to_dict`, from a file."""
+        """Return what `to_dict` stored in a file."""
         found = fitted(given, RunSettings, "$.settings")
         return cls(**asdict(found) | {"recipe": Recipe(**found.recipe)})
 
     def folder(self) -> str:
-        """A name for the run's folder: readable, and another for other settings.
+        """Return a name for the run's folder, which differs for other settings.
 
         >>> Settings("table2", "npz:my data.npz").folder()  # doctest: +ELLIPSIS
         'table2-npz-my-data-npz-default-...'
@@ -118,7 +142,7 @@ class Settings:
         return f"{self.table}-{data}-{self.recipe.name}-{digest}"
 
     def command(self) -> str:
-        """The command line that asks for this again."""
+        """Return the command line that repeats the run, for the table's footer."""
         words = ["trellis", "reproduce", self.table, "--data", self.data]
         words += ["--seeds", str(self.seeds), "--device", self.device]
         words += ["--recipe", self.recipe.name]
@@ -142,10 +166,20 @@ class Settings:
 
 @dataclass(frozen=True)
 class Data:
-    """What the run needs to know of its recordings before it sees them.
+    """A description of the recordings, known before they are read.
 
-    ``train`` and ``test`` count recordings, one number for each fold; ``digest`` tells these
-    recordings from any others.
+    Args:
+        source: Where the recordings come from.
+        synthetic: Whether a program made them.
+        recordings: The number of recordings.
+        frames: The number of frames of all recordings.
+        joints: The number of joints.
+        classes: The number of classes.
+        folds: The names of the folds.
+        train: The number of training recordings of each fold.
+        test: The number of test recordings of each fold.
+        left_out: The number of recordings left out.
+        digest: A hash of the recordings.
     """
 
     source: str
@@ -161,11 +195,12 @@ class Data:
     digest: str
 
     def to_dict(self) -> dict[str, Any]:
-        return _thawed(dataclasses.asdict(self))
+        """Return the description as JSON can hold it."""
+        return _as_json(dataclasses.asdict(self))
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Data:
-        """The inverse of `to_dict`, from a file."""
+        """Return what `to_dict` stored in a file."""
         found = fitted(given, RunData, "$.data")
         for name in ("train", "test"):
             if len(getattr(found, name)) != len(found.folds):
@@ -176,13 +211,13 @@ class Data:
         return cls(**asdict(found))
 
 
-def _thawed(values: dict[str, Any]) -> dict[str, Any]:
-    """As JSON gives them back, so that what was stored can be compared with what is asked."""
+def _as_json(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values as JSON gives them back, so that they can be compared with stored ones."""
     return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
 
 
 def is_benchmark(settings: Settings, data: Data) -> bool:
-    """Whether the figures may stand beside the paper's: FPHA under its 1:1 split, whole."""
+    """Return whether the figures can be compared with the paper's: all of FPHA, 1:1 split."""
     return (
         settings.data.partition(":")[0] == "fpha"
         and len(data.folds) == 1
@@ -191,5 +226,5 @@ def is_benchmark(settings: Settings, data: Data) -> bool:
 
 
 def paper_rate(settings: Settings) -> float:
-    """The rate of Table 3: the paper's, or the one asked for in its place."""
+    """Return the rate of Table 3: the paper's, unless another one is given."""
     return settings.rates[0] if len(settings.rates) == 1 else TABLE3_RATE

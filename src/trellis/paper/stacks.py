@@ -1,4 +1,4 @@
-"""One stack: trained, or pruned and tuned; tested; and its cells stored."""
+"""Train or prune a stack of networks, test it, and store its cells."""
 
 from __future__ import annotations
 
@@ -24,14 +24,21 @@ from .plan import Cell, Plan, Stack, architecture_of
 from .pruning import Begin, Job, Selection, packed, read_network
 from .recordings import Split
 
-# How far a run is: what it tells whoever watches.
-
 
 @dataclass(frozen=True)
 class Progress:
-    """``done`` of ``work`` counts epochs times networks over the whole run, ``before`` of them
-    by earlier calls. ``loss`` and ``accuracy`` are means over the networks being trained, None
-    while pruning; ``stack`` counts from 1."""
+    """The progress of a run.
+
+    Args:
+        doing: What is being done, in words.
+        stack: The number of the stack, from 1.
+        stacks: The number of stacks.
+        loss: Mean loss of the networks being trained; None while pruning.
+        accuracy: Their mean training accuracy; None while pruning.
+        done: Work done so far, in epochs times networks.
+        before: The part of ``done`` that earlier calls did.
+        work: The work of the whole run.
+    """
 
     doing: str
     stack: int
@@ -46,18 +53,18 @@ class Progress:
 Watch = Callable[[Progress], None]
 
 
-_PAUSE = 0.25  # seconds between reports: looking at a loss makes a GPU wait
+_PAUSE = 0.25  # seconds between reports; reading a loss synchronizes with the GPU
 
 
 class Trained(NamedTuple):
-    """A stack's weights, and the loss of each network at its last step."""
+    """The weights of a stack, and each network's loss at the last step."""
 
     weights: Weights
     losses: list[float]
 
 
 class Stacks:
-    """What the stacks of a run share, and what is done to each."""
+    """Train, prune and test the stacks of a run."""
 
     def __init__(
         self,
@@ -79,7 +86,7 @@ class Stacks:
         self.before = self.done = self.work - sum(map(self._work, waiting))
 
     def train(self, part: Stack, split: Split) -> None:
-        """A stack of dense networks: their weights are stored, then their cells."""
+        """Train a stack of dense networks; store their weights, then their cells."""
         began = time.monotonic()
         weights = stack([self.architecture.build(cell.seed) for cell in part.cells])
         weights = {name: w.to(self.device) for name, w in weights.items()}
@@ -89,10 +96,11 @@ class Stacks:
         self.folder.add(self._tested(part, part.cells, selections, trained, split, began))
 
     def begin_pruning(self, part: Stack) -> Callable[[], list[Selection]]:
+        """Start to prune a stack; the returned function waits for the result."""
         return self.begin(self._jobs(part.cells))
 
     def tune(self, part: Stack, split: Split, wait: Callable[[], list[Selection]]) -> None:
-        """A stack of pruned networks. Cells that could not be pruned say why and take no part."""
+        """Fine-tune a stack of pruned networks; cells that cannot be pruned store the reason."""
         began = time.monotonic()
         self._report("pruning", part, None)
         found = list(zip(part.cells, wait(), strict=True))
@@ -122,7 +130,7 @@ class Stacks:
         return jobs
 
     def _dense_weights(self, cells: Sequence[Cell]) -> Weights:
-        """The dense networks that cells are pruned from, one behind the other."""
+        """Return the stack of dense networks that the cells are pruned from."""
         shapes = self.architecture.shapes
         found = [read_network(job.dense, job.place, shapes) for job in self._jobs(cells)]
         return {n: torch.stack([network[n] for network in found]).to(self.device) for n in shapes}
@@ -135,7 +143,7 @@ class Stacks:
         split: Split,
         cells: Sequence[Cell] | None = None,
     ) -> Trained:
-        """A CPU leaves out the filters and channels that no network of the stack uses."""
+        """Train a stack; on a CPU without the filters and channels that no network uses."""
         seeds = [cell.seed for cell in (part.cells if cells is None else cells)]
         doing = "training" if masks is None else "tuning"
         forward = self.forward
@@ -165,7 +173,7 @@ class Stacks:
         except torch.cuda.OutOfMemoryError:
             raise TrellisError(
                 f"a stack of {len(seeds)} networks does not fit into the memory of "
-                f"{self.hardware}: run again with --stack {max(1, len(seeds) // 2)}"
+                f"{self.hardware}; run again with stack={max(1, len(seeds) // 2)}"
             ) from None
         whole = training.weights if narrow is None else narrow.whole(training.weights)
         return Trained(whole, training.loss.tolist())

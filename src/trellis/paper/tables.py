@@ -1,4 +1,4 @@
-"""The three tables, from what a run has stored."""
+"""The three tables, made of the cells that a run has stored."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from .plan import architecture_of, plan_of
 from .published import DENSE_ACCURACY, PARAMETERS, TABLE1, TABLE2, TABLE3, TABLE3_RATE, Cell
 from .settings import Data, Settings, is_benchmark, paper_rate
 
-# What stands above a table: the data, the network, the training, the machine, the command.
-
 
 def facts(folder: Folder) -> tuple[tuple[str, str], ...]:
+    """Return the facts of a run: data, network, recipe, hardware, versions and command."""
     settings, data = folder.settings, folder.data
     devices = list(dict.fromkeys(record["device"] for record in folder.records.values()))
     versions = ", ".join(f"{name} {number}" for name, number in folder.versions.items())
@@ -29,6 +28,7 @@ def facts(folder: Folder) -> tuple[tuple[str, str], ...]:
 
 
 def data_in_words(settings: Settings, data: Data) -> str:
+    """Return a description of the recordings."""
     kind = "SYNTHETIC, " if data.synthetic else ""
     folds = f"{len(data.folds)} folds" if len(data.folds) > 1 else "one split"
     named = f", protocol {settings.protocol}" if settings.protocol else ""
@@ -41,7 +41,8 @@ def data_in_words(settings: Settings, data: Data) -> str:
 
 
 def _counts(counts: tuple[int, ...]) -> str:
-    """
+    """Return numbers as text.
+
     >>> _counts((600,)), _counts((56, 57, 56))
     ('600', '56, 57, 56')
     """
@@ -85,7 +86,7 @@ YES, NO = "yes", "no"
 
 
 def report_of(folder: Folder) -> Report:
-    """The table that a run is for, as far as it has come."""
+    """Return the table of a run, made of the cells finished so far."""
     settings, data = folder.settings, folder.data
     plan = plan_of(settings, data)
     rows = [summary(row, folder.records, settings.seeds, data) for row in plan.rows]
@@ -115,7 +116,7 @@ _Made = tuple[str, tuple[Column, ...], tuple[Line, ...], list[str]]
 
 
 def _published(folder: Folder, what: str) -> str:
-    """The head of a column of the paper's: no reader may take it for this data's."""
+    """Return the heading of a column with the paper's figures; it names FPHA on other data."""
     return (
         f"paper: {what}" if is_benchmark(folder.settings, folder.data) else f"FPHA, paper: {what}"
     )
@@ -137,7 +138,7 @@ _MEASURED = (
 def _table1(folder: Folder, rows: list[Summary]) -> _Made:
     columns = (
         Column("method", words=True),
-        Column("colour"),
+        Column("color"),
         Column("depth"),
         Column("pose"),
         Column(_published(folder, "accuracy (%)")),
@@ -147,7 +148,7 @@ def _table1(folder: Folder, rows: list[Summary]) -> _Made:
         Line(
             (
                 known.method,
-                *(YES if seen else NO for seen in (known.colour, known.depth, known.pose)),
+                *(YES if seen else NO for seen in (known.color, known.depth, known.pose)),
                 f"{known.accuracy:.2f}",
                 None,
                 None,
@@ -210,7 +211,7 @@ def _paper(cell: Cell | None) -> tuple[Value, Value, Value]:
 
 
 def observation(row: Summary) -> str:
-    """The method, and what is unusual about its networks."""
+    """Return the method's name, and whether networks are disconnected or missing."""
     label = "Baseline GCN" if row.row.method is None else row.row.method.label
     if row.refused is not None:
         return f"{label}: not possible, see below"

@@ -10,7 +10,6 @@ from typing import Any
 from ..methods import available
 from ..methods.method import default_of, options_of_class
 from ..methods.options import DEFAULT
-from ..skeleton.shrink import COURSES
 from ..training import RECIPES
 
 # Settings as they are given on a command line, so that it does the same again.
@@ -86,16 +85,15 @@ def commands(
     >>> quick = {"recipe": {"name": "quick", "epochs": 5}}
     >>> commands([train | quick], {"heads": 2, "blocks": 1}, {})
     ['trellis train hands45 --fold 1:1 --recipe quick --epochs 5 --seed 3 --heads 2 --out dense']
-    >>> course = {"teachers": 2, "agreement": 1.0}
-    >>> shrink = {"step": "shrink", "source": "hands45", "kept": 9, "course": course}
+    >>> shrink = {"step": "shrink", "source": "hands45", "kept": 9}
     >>> commands([shrink], {"basis": "chunks"}, {"basis": "cosines"})
-    ['trellis shrink --data hands45 --keep 9 --no-mirror --teachers 2 --agreement 1 --basis chunks']
+    ['trellis shrink --data hands45 --keep 9 --no-mirror --basis chunks']
 
     Each goes on from the folder that the one before it wrote, and no two write the same:
 
     >>> prune = {"step": "prune", "budget": 6}
     >>> for line in commands([shrink, prune, prune | {"budget": 4}], {}, {}):
-    ...     print(line.replace(" --no-mirror --teachers 2 --agreement 1", " ..."))
+    ...     print(line.replace(" --no-mirror", " ..."))
     trellis shrink --data hands45 --keep 9 ... --out shrunk
     trellis prune shrunk/model --keep 6 --out pruned
     trellis prune pruned --keep 4 --out pruned-2
@@ -125,7 +123,6 @@ def commands(
             length = step.get("length")
             line += ["--length", exact(length)] if length not in (None, 1) else []
             line += [] if step.get("mirror") else ["--no-mirror"]
-            line += [*_own(step, "teachers"), *_own(step, "agreement")]
             line += [*_training(step), *_architecture(architecture, **own)]
             if any(later.get("step") in _GO_ON for later in history[number + 1 :]):
                 line += ["--out", folder := names.fresh("shrunk")]
@@ -191,17 +188,6 @@ def _training(step: Step) -> list[str]:
     varied = step.get("augmentation") is not None
     own = str(recipe.get("name")).startswith("shrink")  # a course varies recordings by itself
     return words + (["--augment"] if varied and not own else [])
-
-
-def _own(step: Step, name: str) -> list[str]:
-    """A setting of a course, as an option, where it is not what the course takes by itself. One
-    that does not tell had none."""
-    course = step.get("course")
-    if course is None:
-        return []
-    quick = str(step.get("recipe", {}).get("name")).endswith("quick")
-    given, usual = course.get(name, 0), getattr(COURSES["quick" if quick else "default"], name)
-    return [] if given in (usual, None) else [f"--{name}", exact(given)]
 
 
 def _teacher(step: Step) -> list[str]:

@@ -1,4 +1,4 @@
-"""Training: recipes, and many networks at once."""
+"""Training: recipes, stacks of networks, checkpoints and gradual pruning."""
 
 from __future__ import annotations
 

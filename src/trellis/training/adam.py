@@ -1,4 +1,4 @@
-"""Adam with decoupled weight decay, for a stack of networks that each have their own rate."""
+"""Adam with decoupled weight decay for a stack, with one learning rate per network."""
 
 from __future__ import annotations
 
@@ -18,11 +18,21 @@ def update(
     weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, mask: Tensor | None,
     rates: Tensor, warmth: Tensor, momentum: float, decay: float,
 ) -> None:  # fmt: skip
-    """One step on one parameter of all networks, in place; rates (networks,), the rest
-    (networks, connections).
+    """Update one parameter of all networks, in place.
 
-    ``warmth`` (2,) is how much of its final weight either average has. A masked connection has no
-    gradient, so that its averages stay 0 and it stays where it is; at 0, decay leaves it there.
+    The gradient of a masked connection is 0, so that its averages stay 0 and its weight of 0 does
+    not change.
+
+    Args:
+        weight: (networks, connections), as are gradient, mean, square and mask.
+        gradient: The gradient of this step.
+        mean: The moving average of the gradient.
+        square: The moving average of the squared gradient.
+        mask: The kept connections; None for all.
+        rates: Learning rates, (networks,).
+        warmth: Bias corrections of both averages, (2,).
+        momentum: Decay rate of ``mean``.
+        decay: Weight decay.
     """
     by_network = rates.to(weight.dtype)[:, None]
     if mask is not None:
@@ -41,7 +51,7 @@ def fused_update(
     weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, mask: Tensor | None,
     rates: Tensor, warmth: Tensor, momentum: float, decay: float,
 ) -> None:  # fmt: skip
-    """`update`, on a GPU and in float32."""
+    """Do the same as `update`, on a GPU and in float32."""
     from .adam_kernel import update_kernel
 
     networks, connections = weight.shape
@@ -52,7 +62,7 @@ def fused_update(
 
 
 class Adam:
-    """The optimizer of a stack: `torch.optim.AdamW` on each network, with a rate of its own.
+    """The optimizer of a stack: `torch.optim.AdamW` with a learning rate for each network.
 
     >>> weights = {"w": torch.ones(2, 3)}
     >>> adam = Adam(weights, {}, momentum=0.9, decay=0.0)
@@ -71,16 +81,18 @@ class Adam:
         device = next(iter(weights.values())).device
         self.count = torch.zeros((), dtype=torch.float64, device=device)
         self.shares = torch.tensor([momentum, _SQUARES], dtype=torch.float64, device=device)
-        # On a GPU passes over memory are what a step costs: one does what `update` does in ten.
+        # A step on a GPU is bound by memory: the kernel needs one pass, `update` ten.
         single = all(weight.dtype == torch.float32 for weight in weights.values())
         self.fused = device.type == "cuda" and single and find_spec("triton") is not None
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor], rates: Tensor) -> None:
-        """One step; gradients in the order of the weights, rates (networks,)."""
+        """Do one step; gradients are in the order of the weights, rates (networks,)."""
         first = next(iter(self.weights.values()))
         self.count += 1
-        warmth = (1 - self.shares**self.count).to(first.dtype)  # too near 1 for float32 powers
+        warmth = (1 - self.shares**self.count).to(
+            first.dtype
+        )  # float64: float32 powers are too near 1
         for (name, weight), gradient in zip(self.weights.items(), gradients, strict=True):
             (fused_update if self.fused else update)(
                 self._flat(weight), gradient.reshape(len(weight), -1),
@@ -91,10 +103,10 @@ class Adam:
 
     @staticmethod
     def _flat(stack: Tensor) -> Tensor:
-        return stack.view(len(stack), -1)  # never a copy, which would be changed in its place
+        return stack.view(len(stack), -1)  # view: a copy would be updated instead
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps beside the weights."""
+        """Return the tensors that a checkpoint stores beside the weights."""
         found = {"adam.count": self.count}
         found |= {f"adam.mean.{name}": mean for name, mean in self.means.items()}
         found |= {f"adam.square.{name}": square for name, square in self.squares.items()}

@@ -1,4 +1,4 @@
-"""`adam.update` as one pass over memory, in Triton, for GPUs."""
+"""A Triton kernel that does `adam.update` in one pass over memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def update_kernel(
     connections, momentum, squares, decay, tiny,
     MASKED: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    """Program (block, network): SIZE connections of one parameter, (networks, connections)."""
+    """Update SIZE connections of a parameter (networks, connections); grid: (blocks, networks)."""
     network = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
     inside = at < connections

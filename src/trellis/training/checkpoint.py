@@ -1,7 +1,7 @@
-"""Stopping a training and going on with it, as if nothing had happened.
+"""Checkpoints: a training that is stopped and continued gives the same result.
 
-A checkpoint is one safetensors file: all tensors that change while training, and in its metadata
-how many epochs are done and what was being trained, on what, and how, with a digest of all that.
+A checkpoint is one safetensors file. It holds all tensors that change while training. Its metadata
+holds the number of epochs done, the settings, the hash of the recordings, and a digest of the file.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ HEADER, VERSION = "trellis.checkpoint", 1
 EVERY = 30.0  # seconds between two checkpoints
 
 
-class Another(TrellisError):
-    """A checkpoint is of another training; ``differs`` is what is not the same, in words."""
+class OtherSettings(TrellisError):
+    """A checkpoint is of a training with other settings; ``differs`` names them in words."""
 
     def __init__(self, path: Path, differs: str) -> None:
         self.differs = differs
         super().__init__(
-            f"the checkpoint {str(path)!r} is of another training: {differs}. Go on with the "
-            "settings it was begun with, or remove it to train from the start"
+            f"the checkpoint {str(path)!r} is of another training: {differs}. Give the settings "
+            "that it was begun with, or remove it to train from the start"
         )
 
 
@@ -46,29 +46,41 @@ def run(
     every: float | None = None,
     watch: Callable[[Training], None] | None = None,
 ) -> float:
-    """Train to the end, or until so many epochs are done, from ``checkpoint`` where there is one,
-    writing one now and then. Returns how many seconds it took, those before the checkpoint among
-    them.
+    """Train to the end, and write checkpoints meanwhile.
 
-    On one device the result is the same, bit for bit, however often this is stopped and called
-    again. ``about`` is whatever else must be the same for that (the data's name, the weights
-    that training began with). ``every`` is in seconds. Training that diverges raises, and nothing
-    is written. ``watch`` is called after every epoch. The
-    checkpoint stays: whoever has put the result away calls `remove_checkpoint`.
+    If the checkpoint exists, training continues from it. On one device the result is the same, bit
+    for bit, however often training is stopped and continued. The checkpoint is not removed; call
+    `remove_checkpoint` when the result is stored.
 
-    >>> import torch
-    >>> from trellis.training import forward_of, recipe_named, stack
-    >>> model = torch.nn.Linear(2, 2)
-    >>> recipe = recipe_named("paper", epochs=5)
-    >>> x, y = torch.eye(2), torch.arange(2)
-    >>> training = Training(forward_of(model), stack([model]), x, y, recipe, seeds=[0])
-    >>> seen = []
-    >>> run(training, watch=lambda training: seen.append(training.epochs_done)) > 0
-    True
-    >>> seen
-    [1, 2, 3, 4, 5]
+    Args:
+        training: The training.
+        checkpoint: The file of the checkpoint (default: no checkpoint).
+        about: Further settings that must be the same in order to continue, as JSON can hold them.
+        until: The epoch at which to stop (default: the last).
+        every: Seconds between two checkpoints (default: 30).
+        watch: Called with the training after every epoch.
+
+    Returns:
+        The seconds that training took, including those before the checkpoint.
+
+    Raises:
+        OtherSettings: The checkpoint is of another training.
+        Diverged: A loss or a weight is not finite. No checkpoint is written then.
+
+    Example:
+        >>> import torch
+        >>> from trellis.training import forward_of, recipe_named, stack
+        >>> model = torch.nn.Linear(2, 2)
+        >>> recipe = recipe_named("paper", epochs=5)
+        >>> x, y = torch.eye(2), torch.arange(2)
+        >>> training = Training(forward_of(model), stack([model]), x, y, recipe, seeds=[0])
+        >>> seen = []
+        >>> run(training, watch=lambda training: seen.append(training.epochs_done)) > 0
+        True
+        >>> seen
+        [1, 2, 3, 4, 5]
     """
-    # Once: it looks at every recording.
+    # Computed once, because it hashes every recording.
     settings = {} if checkpoint is None else _settings(training, about)
     before = 0.0
     if checkpoint is not None and checkpoint.exists():
@@ -77,8 +89,8 @@ def run(
     end = training.epochs if until is None else min(until, training.epochs)
     if training.epochs_done > end:
         raise TrellisError(
-            f"{training.epochs_done} epochs are done, of {end} that were to be: remove "
-            f"{str(checkpoint)!r} to train from the start"
+            f"expected a checkpoint of at most {end} epochs, got one of {training.epochs_done}; "
+            f"remove {str(checkpoint)!r} to train from the start"
         )
     first = True
     while training.epochs_done < end:
@@ -87,7 +99,7 @@ def run(
             watch(training)
         late = time.monotonic() - last >= (EVERY if every is None else every)
         due = late or training.epochs_done >= end
-        if due or first:  # not after every epoch: a GPU would wait for the answer
+        if due or first:  # not after every epoch: it synchronizes with the GPU
             training.check_finite()
             first = False
         if due:
@@ -100,17 +112,21 @@ def run(
 def write_checkpoint(
     path: Path, training: Training, about: Mapping[str, Any] | None = None
 ) -> None:
-    """Write where a training stands, between two epochs, whole or not at all."""
+    """Write a checkpoint, atomically."""
     _write(path, training, _settings(training, about))
 
 
 def read_checkpoint(path: Path, training: Training, about: Mapping[str, Any] | None = None) -> None:
-    """Put a training where a checkpoint of the same training stood; any other is refused."""
+    """Restore a training from its checkpoint.
+
+    Raises:
+        OtherSettings: The checkpoint is of another training.
+    """
     _read(path, training, _settings(training, about))
 
 
 def remove_checkpoint(path: Path) -> None:
-    """Remove a checkpoint, and what a process that was killed while writing it left beside it."""
+    """Remove a checkpoint, and the temporary files of a process killed while it wrote."""
     remove_drafts(path.parent, glob.escape(path.name))
     path.unlink(missing_ok=True)
 
@@ -128,7 +144,7 @@ def _write(path: Path, training: Training, settings: dict[str, Any], seconds: fl
 
 
 def _read(path: Path, training: Training, settings: dict[str, Any]) -> float:
-    """Returns the seconds that it had taken up to there; 0 where an older version did not say."""
+    """Restore a training; return the seconds that it had taken (0 in older checkpoints)."""
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -154,7 +170,7 @@ def _read(path: Path, training: Training, settings: dict[str, Any]) -> float:
 
 
 def _settings(training: Training, about: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Everything that the result depends on, as JSON holds it."""
+    """Return everything that the result depends on, as JSON can hold it."""
     recipe = {f"recipe.{name}": value for name, value in training.recipe.to_dict().items()}
     own = recipe | {
         "epochs": training.epochs,
@@ -164,12 +180,11 @@ def _settings(training: Training, about: Mapping[str, Any] | None) -> dict[str, 
         "device": training.x.device.type,
         "recordings": digest({"x": training.x, "y": training.y}),
         "masks": digest(training.masks),
-        "shrinking": None if training.shrinking is None else training.shrinking.to_dict(),
-        "dropping": None if training.dropping is None else training.dropping.to_dict(),
-        "agreement": None if training.agreement is None else training.agreement.to_dict(),
+        "pruning": None if training.pruning is None else training.pruning.to_dict(),
+        "dropout": None if training.dropout is None else training.dropout.to_dict(),
         "weights": {name: list(weight.shape) for name, weight in training.weights.items()},
     }
-    # What a person has asked for comes first: where settings differ, the first few are named.
+    # The caller's settings come first: error messages name the first few that differ.
     result: dict[str, Any] = json.loads(json.dumps(dict(about or {}) | own, allow_nan=False))
     return result
 
@@ -188,7 +203,7 @@ def _header(path: Path, metadata: Mapping[str, str]) -> CheckpointHeader:
 
 def _check_same(path: Path, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
     if differs := differing(stored, wanted):
-        raise Another(path, differs)
+        raise OtherSettings(path, differs)
 
 
 def _damaged(path: Path, what: str) -> TrellisError:

@@ -1,4 +1,4 @@
-"""Processes that train one model together, and must agree on what is kept."""
+"""Distributed training: all processes must have the same masks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from ..errors import TrellisError
 
 
 def unwrapped(model: nn.Module) -> tuple[nn.Module, dist.ProcessGroup | None]:
-    """The model inside `torch.compile`, `DataParallel` and `DistributedDataParallel`, and the
-    group of processes that the last one names.
+    """Return the model without its wrappers, and the process group of the wrapper.
+
+    Wrappers are those of `torch.compile`, `DataParallel` and `DistributedDataParallel`.
 
     >>> layer = nn.Linear(2, 2)
     >>> unwrapped(torch.compile(layer, backend="eager"))[0] is layer
@@ -34,28 +35,32 @@ def unwrapped(model: nn.Module) -> tuple[nn.Module, dist.ProcessGroup | None]:
 
 
 def check_group(group: object, *, alone: bool) -> None:
-    """Refuse what is no group of processes; and none at all, if there are several processes and
-    each cannot choose ``alone`` what the others choose."""
+    """Raise if ``group`` is not a process group, or if it is None but needed.
+
+    It is needed if there are several processes and the selection is not the same in each
+    (``alone`` is False).
+    """
     several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
     if group is not None and not (dist.is_available() and isinstance(group, dist.ProcessGroup)):
         raise TrellisError(
-            f"group={group!r:.60} is no group of processes: give one such as "
+            f"expected a process group, got group={group!r:.60}; give one such as "
             "torch.distributed.group.WORLD"
         )
     if group is None and several and not alone:
         raise TrellisError(
-            f"one of {dist.get_world_size()} processes: connections come back by their gradients, "
-            "and every process has its own. Give the model as DistributedDataParallel wraps it, or "
-            "group=, the processes that train it together (torch.distributed.group.WORLD; "
-            "torch.distributed.new_subgroups(1)[0] where each trains its own)"
+            f"regrow needs gradients of all processes, and there are {dist.get_world_size()}; give "
+            "the model in its DistributedDataParallel, or group=: torch.distributed.group.WORLD if "
+            "all processes train it, torch.distributed.new_subgroups(1)[0] if each trains its own"
         )
 
 
 def summed(
     gradients: Mapping[str, Tensor], like: Mapping[str, Tensor], group: dist.ProcessGroup | None
 ) -> Mapping[str, Tensor]:
-    """Gradients added up over all processes, in the shapes of ``like``: zeros where a process
-    has none. Their order is that of the means."""
+    """Return the gradients summed over all processes, in the shapes of ``like``.
+
+    A process without a gradient adds zeros. The sums rank connections like the means.
+    """
     if group is None:
         return gradients
     whole = {
@@ -70,10 +75,9 @@ def summed(
 
 
 def agreed(masks: Mapping[str, Tensor], group: dist.ProcessGroup | None) -> Mapping[str, Tensor]:
-    """The first process's masks, on all of them.
+    """Return the masks of the first process, in all processes.
 
-    All of them compute the same masks from the same weights, unless they run on devices that
-    round differently; then this is what makes them agree.
+    Masks computed from the same weights may differ between devices that round differently.
     """
     if group is None:
         return masks

@@ -1,4 +1,4 @@
-"""Leaving out hidden units while a network trains, so that none of them relies on another."""
+"""Dropout for a stack of networks, applied to the columns of one parameter."""
 
 from __future__ import annotations
 
@@ -13,54 +13,67 @@ from .batches import stream
 from .stacks import Weights
 
 
-class Dropping:
-    """At every step, network i does without a share ``shares[i]`` of the units that its parameter
-    ``name`` (networks, outputs, units) reads; what is left counts for more, so that sums stay what
-    they are on average. All recordings of a step lack the same units: so it is the parameter's
-    columns that are multiplied, and the network's own function need not know.
+class Dropout:
+    """Drop a fraction of the hidden units that one parameter reads, at every step.
 
-    Which units depends on a network's seed and the step alone. ``drawn(step)`` chooses them, in a
-    tensor that stays where it is; ``applied(weights)`` is differentiable. Where the parameter reads
-    some of the units only, ``read`` (networks, columns) says which.
+    All recordings of a step lack the same units. Dropping them is therefore a product with the
+    parameter's columns, and the network's own function stays unchanged. The remaining columns are
+    divided by the fraction of units kept, so that sums keep their mean. Which units are dropped
+    depends on a network's seed and the step only.
 
-    >>> dropping = Dropping("dense", [0.5], units=6, seeds=[0], device=torch.device("cpu"))
-    >>> dropping.drawn(step=3)
-    >>> dropping.applied({"dense": torch.ones(1, 1, 6)})["dense"]
-    tensor([[[0., 2., 0., 0., 0., 2.]]])
+    Args:
+        name: The parameter (networks, outputs, units).
+        rates: The fraction of units to drop, one per network, from 0 to below 1.
+        units: The number of units.
+        seeds: One seed per network.
+        device: The device of the parameter.
+        read: The units (networks, columns) that the parameter's columns stand for, if it reads
+            only some of them.
+
+    Raises:
+        TrellisError: A rate is out of range, or there are more or fewer rates than seeds.
+
+    Example:
+        >>> dropout = Dropout("dense", [0.5], units=6, seeds=[0], device=torch.device("cpu"))
+        >>> dropout.draw(step=3)
+        >>> dropout.applied({"dense": torch.ones(1, 1, 6)})["dense"]
+        tensor([[[0., 2., 0., 0., 0., 2.]]])
     """
 
     def __init__(
         self,
         name: str,
-        shares: Sequence[float],
+        rates: Sequence[float],
         units: int,
         seeds: Sequence[int],
         device: torch.device,
         read: Tensor | None = None,
     ) -> None:
-        if len(shares) != len(seeds):
-            raise TrellisError(f"{len(shares)} shares to drop and {len(seeds)} networks")
-        for share in shares:
-            if not 0 <= share < 1:
-                raise TrellisError(f"a share of {share!r} units is dropped: give 0 to below 1")
-        self.name, self.shares, self.seeds = name, list(shares), list(seeds)
+        if len(rates) != len(seeds):
+            raise TrellisError(
+                f"expected one dropout rate per network, got {len(rates)} for {len(seeds)} networks"
+            )
+        for rate in rates:
+            if not 0 <= rate < 1:
+                raise TrellisError(f"expected 0 <= dropout rate < 1, got {rate!r}")
+        self.name, self.rates, self.seeds = name, list(rates), list(seeds)
         self.factors = torch.ones(len(seeds), 1, units, device=device)
         self.read = None if read is None else read[:, None]
         self.generator = torch.Generator(device)
 
     def to_dict(self) -> dict[str, Any]:
-        """What the result depends on, as JSON holds it."""
-        return {"name": self.name, "shares": self.shares}
+        """Return the settings that the result depends on, as JSON can hold them."""
+        return {"name": self.name, "rates": self.rates}
 
-    def drawn(self, step: int) -> None:
-        """Choose the units of a step."""
-        for factors, share, seed in zip(self.factors, self.shares, self.seeds, strict=True):
-            if share > 0:  # other streams than those of noise and variants
+    def draw(self, step: int) -> None:
+        """Draw the units of a step, in place: a CUDA graph reads the same tensor."""
+        for factors, rate, seed in zip(self.factors, self.rates, self.seeds, strict=True):
+            if rate > 0:  # negative seeds: other random numbers than for noise and augmentation
                 self.generator.manual_seed(stream(-1 - seed, step))
-                factors.bernoulli_(1 - share, generator=self.generator).div_(1 - share)
+                factors.bernoulli_(1 - rate, generator=self.generator).div_(1 - rate)
 
     def applied(self, weights: Weights) -> Weights:
-        """The same weights, but without what reads those units."""
+        """Return the weights with the columns of the dropped units set to 0; differentiable."""
         found = dict(weights)
         factors = self.factors if self.read is None else self.factors.gather(2, self.read)
         found[self.name] = weights[self.name] * factors

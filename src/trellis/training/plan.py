@@ -1,4 +1,4 @@
-"""What a pruner was asked for: how many connections after each step, and by which options."""
+"""The plan of a pruner: its budget after each step, its options and its state."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ from ..methods.options import DEFAULT, Options, current_record
 from ..methods.ranking import count
 from .schedule import Schedule
 
-# What differs between settings that were stored and those that are asked for now.
-
-
-_MOST = 3  # that are named
+_MOST = 3  # differences that an error message names
 
 
 def differing(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """In words; "" where nothing does. Settings inside of settings are named with dots.
+    """Return the differences between two settings in words; "" for equal settings.
+
+    Nested settings are named with dots.
 
     >>> differing({"rate": 1, "course": {"curve": "cubic"}}, {"rate": 2, "course": {}})
     "rate was 1 and is 2; course was None and is {}; course.curve was 'cubic' and is None"
@@ -56,12 +55,20 @@ def _flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Plan:
-    """``target`` of ``total`` connections at the schedule's end; ``goal`` is that as a sparsity,
-    ``share`` exactly as the fraction kept that was asked for.
+    """The budget after each step.
 
-    >>> plan = Plan.of(1000, 0.99, None, Schedule("geometric", end=10, every=5), 0.0)
-    >>> [(step, plan.budget(step)) for step in (0, 5, 10)], plan.next(0)
-    ([(0, 1000), (5, 100), (10, 10)], 5)
+    Args:
+        schedule: The schedule.
+        total: The number of connections.
+        target: The last budget.
+        goal: The last sparsity.
+        share: The fraction kept at the end, exactly as given.
+        regrow: The share of kept connections that is replaced at the first mask update.
+
+    Example:
+        >>> plan = Plan.of(1000, 0.99, None, Schedule("geometric", end=10, every=5), 0.0)
+        >>> [(step, plan.budget(step)) for step in (0, 5, 10)], plan.next(0)
+        ([(0, 1000), (5, 100), (10, 10)], 5)
     """
 
     schedule: Schedule
@@ -73,67 +80,70 @@ class Plan:
 
     @classmethod
     def of(cls, total: int, sparsity: Any, keep: Any, schedule: Schedule, regrow: float) -> Plan:
+        """Return the plan for a sparsity or a number of connections to keep."""
         if not isinstance(schedule, Schedule):
             raise TrellisError(
-                f"schedule={schedule!r:.60} is not a schedule: give one such as "
+                f"expected a trellis.Schedule, got schedule={schedule!r:.60}; give one such as "
                 "trellis.Schedule('geometric', end=1000, every=10)"
             )
         number = isinstance(regrow, Real) and not isinstance(regrow, bool)
         if not number or not 0 <= regrow < 1:
             raise TrellisError(
-                f"regrow={regrow!r} is not a share of the kept connections: 0 <= regrow < 1"
+                f"expected 0 <= regrow < 1, got regrow={regrow!r}; it is a share of the kept "
+                "connections"
             )
         target = exact_budget(total, sparsity, keep)
         goal = 1 - target / total if sparsity is None else float(sparsity)
         share = kept_share(total, sparsity, keep)
-        # Neither way of writing the same number may be more: 1 - 576 / 640 is less than 0.1.
-        if schedule.start > goal and Fraction(repr(schedule.start)) > 1 - share:
+        # Compared as floats and exactly, because 1 - 576 / 640 is less than 0.1.
+        initial = schedule.initial_sparsity
+        if initial > goal and Fraction(repr(initial)) > 1 - share:
             raise TrellisError(
-                f"the schedule starts at a sparsity of {schedule.start:g} and the target is "
-                f"{goal:g}: start there or below"
+                f"the schedule starts at a sparsity of {initial:g}, above the target {goal:g}; "
+                "give initial_sparsity at most the target"
             )
         return cls(schedule, total, target, goal, share, float(regrow))
 
     def sparsity(self, step: int) -> float:
-        """The scheduled fraction removed after ``step``."""
+        """Return the scheduled fraction removed after ``step``."""
         return self.schedule.sparsity(step, self.goal)
 
     def budget(self, step: int) -> int:
-        """The scheduled number of connections after ``step``."""
+        """Return the scheduled number of connections after ``step``."""
         sparsity = self.sparsity(step)
         if sparsity >= self.goal:
             return self.target
         return max(exact_budget(self.total, sparsity=sparsity), self.target)
 
     def renews(self, step: int) -> bool:
-        """Whether masks are renewed after ``step``."""
+        """Return whether masks are updated after ``step``."""
         return self.schedule.renews(step, self.goal)
 
     def next(self, step: int) -> int | None:
-        """The first renewal after ``step``; None if there is none."""
+        """Return the step of the first mask update after ``step``; None after the last one."""
         return self.schedule.after(step, self.goal)
 
     def regrown(self, step: int) -> int:
-        """How many connections come back after ``step``, others going in their place.
+        """Return how many connections are replaced by regrown ones after ``step``.
 
-        Their share of the budget falls along a cosine from ``regrow`` to nothing at the end, so
-        that the last network consists of connections that were trained.
+        Their share of the budget falls along a cosine from ``regrow`` to 0 at the end, so that all
+        connections of the last network have been trained.
         """
         left = (1 + math.cos(math.pi * self.schedule.progress(step))) / 2
         return math.floor(self.regrow * left * self.budget(step)) if self.renews(step) else 0
 
     def fits(self, method: Method) -> None:
-        """Refuse a method whose options fit a single budget, if the schedule has several."""
+        """Raise if the method's options fit a single budget, and the schedule has several."""
         fixed = method.fixed_budget
         if fixed is not None and (self.schedule.curve != "one-shot" or fixed != self.target):
             raise TrellisError(
-                f"scope asks for {fixed} connections in all, by parameter, which fits one "
-                f"budget only; use a one-shot schedule with keep={fixed}, or scope='layer', "
+                f"scope gives counts per parameter, {fixed} connections in all, which fits one "
+                f"budget only; give a one-shot schedule with keep={fixed}, or scope='layer', "
                 "'erk' or 'lamp'"
             )
 
     def to_dict(self, options: Options) -> dict[str, Any]:
-        """Everything that the result depends on, as JSON holds it."""
+        """Return everything that the result depends on, as JSON can hold it."""
         whole = {
             "total": self.total,
             "target": self.target,
@@ -158,16 +168,20 @@ def options_of(given: Mapping[str, Any]) -> Options:
     return Options(resolved(given.get("method", DEFAULT), own), **({"consistent": True} | shared))
 
 
-# Where a pruner stood, read back and checked.
-
-
 VERSION = 1
 
 
 @dataclass(frozen=True, eq=False)
 class Standing:
-    """A pruner after ``steps`` steps, its last ``budget``, what it keeps, and the network of the
-    last budget that it knows ``inside`` (empty where it needs none)."""
+    """The state of a pruner.
+
+    Args:
+        steps: Steps done.
+        budget: The present budget.
+        masks: The present masks.
+        inside: Masks of a network with the last budget inside the present one; empty if the pruner
+            needs none.
+    """
 
     steps: int
     budget: int
@@ -175,6 +189,7 @@ class Standing:
     inside: dict[str, Tensor]
 
     def to_dict(self, plan: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the state for `Pruner.state_dict`, with a digest."""
         state = {
             "version": VERSION,
             "plan": dict(plan),
@@ -193,31 +208,40 @@ def read_standing(
     *,
     inside: bool,
 ) -> Standing:
-    """The standing in a state dict of a pruner with the same plan; any other is refused.
-    ``inside``: whether such a pruner needs to know a network inside."""
+    """Return the state in a state dict.
+
+    Args:
+        state: What `Pruner.state_dict` returned.
+        plan: The plan of this pruner.
+        shapes: The shapes of its masks.
+        inside: Whether it needs masks of a network with the last budget.
+
+    Raises:
+        TrellisError: The state is damaged, or is that of a pruner with another plan.
+    """
     if not isinstance(state, Mapping) or "version" not in state:
-        raise TrellisError("this is no state of a Pruner: give what its state_dict() returned")
+        raise TrellisError("expected the state of a Pruner; give what its state_dict() returned")
     if state["version"] != VERSION:
         raise TrellisError(
-            f"the pruner's state is of version {state['version']!r}; this release reads version "
-            f"{VERSION}: use the release that wrote it"
+            f"expected a pruner's state of version {VERSION}, got version {state['version']!r}; "
+            "use the release that wrote it"
         )
-    _check_same(state.get("plan"), plan)
+    _check_same(_renamed(state.get("plan")), plan)
     for name in ("steps", "budget"):
         value = state.get(name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise TrellisError(f"the pruner's state says {name}={value!r}: it is damaged")
+            raise TrellisError(f"the pruner's state is damaged: {name}={value!r}")
     masks = _checked_masks("masks", state.get("masks"), shapes)
     known = _checked_masks("inside", state.get("inside"), shapes if inside else {})
     most, kept = min(state["budget"], plan["total"]), count(masks)
     if state["budget"] > plan["total"] or not 0 < kept <= most:
         raise TrellisError(
-            f"the pruner's state says budget={state['budget']} and keeps {kept} of "
-            f"{plan['total']}: it is damaged"
+            f"the pruner's state is damaged: budget={state['budget']}, and it keeps {kept} of "
+            f"{plan['total']}"
         )
     if "digest" in state and state["digest"] != _digest(state):  # older releases wrote none
         raise TrellisError(
-            "the pruner's state is not what its state_dict() returned (digest): it is damaged"
+            "the pruner's state is damaged: its digest is not the one that state_dict() returned"
         )
     return Standing(state["steps"], state["budget"], masks, known)
 
@@ -243,10 +267,19 @@ def _checked_masks(
         fits = isinstance(mask, Tensor) and tuple(mask.shape) == shapes[name]
         if not fits or mask.dtype != torch.bool:
             raise TrellisError(
-                f"the pruner's state has {what}[{name!r}] that is no bool tensor of shape "
-                f"{shapes[name]}: it belongs to another model, or is damaged"
+                f"expected a bool tensor of shape {shapes[name]} at {what}[{name!r}] of the "
+                "pruner's state; it belongs to another model, or is damaged"
             )
     return found
+
+
+def _renamed(plan: object) -> object:
+    """Return a stored plan with the present names of settings."""
+    schedule = plan.get("schedule") if isinstance(plan, Mapping) else None
+    if not isinstance(plan, Mapping) or not isinstance(schedule, Mapping):
+        return plan
+    names = {"start": "initial_sparsity"}  # as development versions stored it
+    return {**plan, "schedule": {names.get(name, name): v for name, v in schedule.items()}}
 
 
 def _check_same(stored: object, wanted: Mapping[str, Any]) -> None:
@@ -255,6 +288,6 @@ def _check_same(stored: object, wanted: Mapping[str, Any]) -> None:
         known = current_record(known, method_class(wanted["method"]))
     if differs := differing(known, wanted):
         raise TrellisError(
-            f"the state is of a pruner with another plan: {differs}. Go on with the settings it "
-            "was begun with"
+            f"the state is of a pruner with another plan: {differs}. Give the settings that it was "
+            "begun with"
         )

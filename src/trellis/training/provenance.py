@@ -1,4 +1,4 @@
-"""What a training was made with, what it ran on, and how long it took."""
+"""Versions, hardware and duration of a training, for histories and tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..version import __version__
 
 
 def versions() -> dict[str, str]:
-    """Of the programs whose rounding, random numbers and algorithms decide the figures."""
+    """Return the versions of the programs that results depend on."""
     return {
         "trellis": __version__,
         "python": platform.python_version(),
@@ -22,7 +22,7 @@ def versions() -> dict[str, str]:
 
 
 def hardware(device: torch.device) -> str:
-    """The name of the device, as its maker calls it."""
+    """Return the name of a device."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     try:
@@ -36,7 +36,8 @@ def hardware(device: torch.device) -> str:
 
 
 def in_words(seconds: float) -> str:
-    """
+    """Return a duration in words.
+
     >>> in_words(0.4), in_words(1), in_words(40), in_words(600), in_words(9000)
     ('less than a second', '1 second', '40 seconds', '10 minutes', '2.5 hours')
     """

@@ -1,4 +1,4 @@
-"""Gradual pruning in anyone's training loop: one call after every optimizer step."""
+"""Gradual pruning in your own training loop: one call after every optimizer step."""
 
 from __future__ import annotations
 
@@ -29,15 +29,13 @@ from .plan import Plan, Standing, options_of, read_standing
 from .regrowth import Choice, Chooser, ProbedMask, plenty, returning
 from .schedule import Schedule
 
-# The masks that a model carries while it is trained: found, and renewed in place.
-#
-# The mask is a buffer of a parametrization. Writing into it keeps everything else as it was:
-# parameters and their optimizer, compiled code, the buffers that data-parallel training knows.
+# A mask is a buffer of a parametrization, and is updated in place. Parameters, optimizers, compiled
+# code and the buffers of data-parallel training therefore stay valid.
 
 
 @dataclass(frozen=True, eq=False)
 class Carried:
-    """The mask on one parameter, by its plain name, and where the parameter is stored."""
+    """The mask on one parameter, its name, and the slot that stores the parameter."""
 
     name: str
     mask: Mask
@@ -45,14 +43,13 @@ class Carried:
 
     @property
     def stored(self) -> Tensor | None:
-        """The stored tensor, entry for entry the masked one; None where it is computed from
-        others (weight norm, say)."""
+        """The stored tensor; None if the parameter is computed from others (weight norm)."""
         bare = all(isinstance(transform, Mask) for transform in self.slot.transforms)
         return self.slot.sources[0] if bare else None
 
     @torch.no_grad()
     def renew(self, kept: Tensor) -> None:
-        """Write a new mask. What goes and what comes back is stored as zero."""
+        """Write a new mask; removed and regrown weights are stored as 0."""
         stored = self.stored
         if stored is not None:
             stored.masked_fill_(~(kept & self.mask.mask), 0)
@@ -60,7 +57,7 @@ class Carried:
 
 
 def attach(model: nn.Module, masks: Mapping[str, Tensor]) -> None:
-    """Put masks on a model."""
+    """Put masks on a model, or write them into the masks that it has."""
     bare: dict[str, Tensor] = {}
     for group in tied(named_slots(model), masked=True):
         name, slot = group[0]
@@ -74,7 +71,7 @@ def attach(model: nn.Module, masks: Mapping[str, Tensor]) -> None:
 
 
 def probed(model: nn.Module, names: Collection[str]) -> None:
-    """Make the masks on these parameters such as can tell the gradients of what is pruned."""
+    """Replace the masks on these parameters by ones that record gradients of pruned weights."""
     made: dict[int, ProbedMask] = {}  # aliases of a tied parameter share one mask
     for name, slot in named_slots(model):
         for place, mask in enumerate(slot.transforms):
@@ -92,60 +89,64 @@ def _chain(slot: Slot) -> parametrize.ParametrizationList:
     return chain
 
 
-def storable(model: nn.Module, names: Iterable[str]) -> None:
-    """Refuse parameters that are computed from others: no entry of theirs can be set to zero."""
+def refuse_computed(model: nn.Module, names: Iterable[str]) -> None:
+    """Raise for parameters that are computed from others: their entries cannot be set to 0."""
     slots = dict(named_slots(model))
     for name in names:
         other = [t for t in slots[name].transforms if not isinstance(t, Mask)]
         if other:
             raise TrellisError(
-                f"connections that come back start from zero, and {name!r} is computed by "
-                f"{type(other[0]).__name__}, which cannot be set: leave out regrow, or "
+                f"regrown connections start from 0, and {name!r} is computed by "
+                f"{type(other[0]).__name__}, whose result cannot be set; leave out regrow, or give "
                 f"ignore={name!r}"
             )
 
 
 def refuse_sparse(model: nn.Module, names: Collection[str]) -> None:
-    """Refuse parameters whose gradients are sparse tensors: no mask can pass those on."""
+    """Raise for parameters with sparse gradients: a mask cannot pass them on."""
     for name, module in model.named_modules():
         sparse = isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse
         weight = f"{name}.weight" if name else "weight"
         if sparse and weight in names:
             raise TrellisError(
-                f"{weight!r} gets sparse gradients, which a mask cannot pass on: make its layer "
-                f"with sparse=False, or ignore={weight!r}"
+                f"{weight!r} gets sparse gradients, which a mask cannot pass on; create its layer "
+                f"with sparse=False, or give ignore={weight!r}"
             )
 
 
 def refuse_sharded(model: nn.Module) -> None:
-    """Refuse parameters of which every process holds a part: paths are found in whole networks."""
+    """Raise for parameters that are sharded over processes: paths need the whole network."""
     for name, parameter in model.named_parameters():
-        if hasattr(parameter, "full_tensor"):  # a DTensor, without waiting for its import
+        if hasattr(parameter, "full_tensor"):  # a DTensor, without its slow import
             raise TrellisError(
-                f"{name!r} is shared out over processes ({type(parameter).__name__}, as "
-                "fully_shard leaves it), and paths are found in whole networks: train in "
-                "DistributedDataParallel, or prune before it is shared out"
+                f"{name!r} is sharded over processes ({type(parameter).__name__}, as by "
+                "fully_shard), and paths need the whole network; train in "
+                "DistributedDataParallel, or prune before the model is sharded"
             )
 
 
 def carried(model: nn.Module, names: Iterable[str]) -> list[Carried]:
-    """The masks on these parameters."""
+    """Return the masks on these parameters.
+
+    Raises:
+        TrellisError: A parameter or its mask is gone, or a later parametrization undoes the mask.
+    """
     slots = dict(named_slots(model))
     found = []
     for name in names:
         if name not in slots:
-            raise TrellisError(f"{name!r} is no longer in the model: make a new Pruner for it")
+            raise TrellisError(f"{name!r} is no longer in the model; create a new Pruner")
         slot = slots[name]
         mask = next((t for t in slot.transforms if isinstance(t, Mask)), None)
         if mask is None:
             raise TrellisError(
-                f"the mask of {name!r} is gone (baked in, or removed), so it cannot be renewed: "
-                "make a new Pruner for the model as it is"
+                f"the mask of {name!r} is gone (baked in or removed) and cannot be updated; create "
+                "a new Pruner"
             )
         if slot.overruled and (slot.value()[~mask.mask] != 0).any():
             raise TrellisError(
                 f"{type(slot.transforms[-1]).__name__} was registered on {name!r} after its mask, "
-                "and brings back what is pruned: register it before the Pruner is made"
+                "and makes pruned weights non-zero; register it before you create the Pruner"
             )
         found.append(Carried(name, mask, slot))
     return found
@@ -153,8 +154,15 @@ def carried(model: nn.Module, names: Iterable[str]) -> list[Carried]:
 
 @dataclass(frozen=True)
 class Renewal:
-    """Masks were renewed after ``step``: ``kept`` connections of a ``budget``, ``regrown`` of
-    them pruned before. ``sparsity`` is what the schedule says."""
+    """A mask update, as `Pruner.step` returns it.
+
+    Args:
+        step: The step after which masks were updated.
+        sparsity: The scheduled sparsity.
+        budget: The scheduled number of connections.
+        kept: The number of connections kept.
+        regrown: How many of them had been pruned before.
+    """
 
     step: int
     sparsity: float
@@ -172,28 +180,29 @@ class Renewal:
 
 
 class Pruner:
-    """Prune a model gradually while it is trained, with every kept connection live throughout.
+    """Prune a model while it is trained; every kept connection stays live.
 
-    Make one for a model, and call `step` after every optimizer step. At the steps of the
-    ``schedule``, `step` renews the masks to exactly the scheduled budget. The model is traced once.
-    From then on it carries masks that first keep everything except weights that are exactly zero.
-    Masks change in place. Make the optimizer, compile, copy or wrap the model before or after; make
-    an average of its weights afterwards.
+    Create it once for a model, and call `step` after every optimizer step. At the steps of the
+    schedule, the masks are updated to exactly the scheduled budget. The model is traced once. It
+    carries masks from then on, which at first keep everything except weights that are exactly 0.
 
-    Without ``regrow``, pruned connections never return. With it, each renewal replaces a share of
-    the kept connections by the pruned ones of largest gradient that lie on a path. They start from
-    zero. The share falls along a cosine from ``regrow`` to 0 at the last renewal. Pruned weights
-    are stored as zero. What an optimizer does to them between renewals has no effect.
+    Masks change in place: create the optimizer and compile, copy or wrap the model before or after
+    the Pruner. Create an average of the model's weights (EMA) after it. Pruned weights are stored
+    as 0; what an optimizer does to them between two updates has no effect.
+
+    Without ``regrow``, kept connections only get fewer. With it, each update replaces a share of
+    them by the pruned connections with the largest gradient that lie on a path. The share falls
+    along a cosine from ``regrow`` to 0 at the last update. Regrown connections start from 0.
 
     Args:
-        model: The model, what `trellis.trace` returned for it, or a `DistributedDataParallel`.
-        example_inputs: As for `trellis.prune`.
-        sparsity: Fraction of connections to remove in the end. Give this or ``keep``.
-        keep: Number of connections to keep in the end.
-        schedule: When to renew the masks, and how many connections to keep then.
-        regrow: Largest share of the kept connections that one renewal replaces, 0 to below 1.
-        group: The processes that train the model together; default: those of the
-            `DistributedDataParallel`, if there is one.
+        model: The model, or a trellis of it (`trellis.trace`).
+        example_inputs: Inputs to trace the model with.
+        sparsity: The fraction of connections removed at the end; or give ``keep``.
+        keep: The number of connections kept at the end.
+        schedule: When masks are updated, and how sparse they are then.
+        regrow: The share of kept connections that is replaced, from 0 to below 1.
+        group: The processes that train the model together. It is not needed if the model is
+            wrapped in `DistributedDataParallel`, or if ``regrow`` is 0.
         method: As for `trellis.prune`.
         saliency: As for `trellis.prune`.
         consistent: As for `trellis.prune`, but True by default.
@@ -205,23 +214,25 @@ class Pruner:
             ``surrogate``, ``inverse_alpha``, ``row_normalize``, or those of your own method.
 
     Raises:
-        TrellisError: If an option is invalid, or the final budget is too small.
+        TrellisError: An option is invalid, the model cannot be traced, or the target cannot be
+            reached.
 
-    >>> _ = torch.manual_seed(0)
-    >>> model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
-    >>> schedule = Schedule("cubic", end=4, every=2)
-    >>> pruner = Pruner(model, torch.zeros(1, 8), sparsity=0.9, schedule=schedule)
-    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    >>> for _ in range(4):
-    ...     optimizer.zero_grad()
-    ...     model(torch.randn(3, 8)).square().sum().backward()
-    ...     optimizer.step()
-    ...     if renewal := pruner.step():
-    ...         print(renewal)
-    step 2: 34 connections kept (78.75 % pruned)
-    step 4: 16 connections kept (90 % pruned)
-    >>> pruner
-    Pruner: step 4 of 4, 16 of 160 connections kept (90 % pruned); cubic, steps 0 to 4, every 2
+    Example:
+        >>> _ = torch.manual_seed(0)
+        >>> model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+        >>> schedule = Schedule("cubic", end=4, every=2)
+        >>> pruner = Pruner(model, torch.zeros(1, 8), sparsity=0.9, schedule=schedule)
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        >>> for _ in range(4):
+        ...     optimizer.zero_grad()
+        ...     model(torch.randn(3, 8)).square().sum().backward()
+        ...     optimizer.step()
+        ...     if renewal := pruner.step():
+        ...         print(renewal)
+        step 2: 34 connections kept (78.75 % pruned)
+        step 4: 16 connections kept (90 % pruned)
+        >>> pruner
+        Pruner: step 4 of 4, 16 of 160 connections kept (90 % pruned); cubic, steps 0 to 4, every 2
     """
 
     # The first signature is for editors: it lists the options of the built-in methods.
@@ -319,9 +330,9 @@ class Pruner:
         self.plan.fits(chosen)
         refuse_sparse(self.model, net.connections)
         if regrow:
-            storable(self.model, net.connections)
+            refuse_computed(self.model, net.connections)
         able = allowed(net, now, closed=self.options.closes)
-        # On the weights as they are: what cannot be reached is said now, not hours into training.
+        # Select once with the present weights: an impossible target raises now, not hours later.
         last = self._chooser(now).choose(able, self.plan.target)
         bound = plenty(net, self.options)
         self._inside = None if bound is not None and self.plan.target >= bound else last
@@ -329,7 +340,7 @@ class Pruner:
             able = {n: torch.ones_like(now.weights[n], dtype=torch.bool) for n in net.connections}
         self._names = tuple(net.connections)
         attach(self.model, able)
-        if regrow:  # now, and not in the middle of training: what is compiled stays so
+        if regrow:  # now, so that a compiled model need not be compiled again while it trains
             probed(self.model, self._names)
         self.steps = 0
         self.budget = net.total
@@ -339,12 +350,12 @@ class Pruner:
 
     @property
     def model(self) -> nn.Module:
-        """The model that is pruned, out of its wrappers."""
+        """The pruned model, without `torch.compile` and data-parallel wrappers."""
         return self.net.model
 
     @property
     def masks(self) -> Masks:
-        """What is kept now; a copy, which later renewals leave as it is."""
+        """A copy of the present masks."""
         return Masks(
             {mine.name: mine.mask.mask.clone() for mine in self._carried()},
             budget=self.budget,
@@ -353,47 +364,58 @@ class Pruner:
 
     @property
     def kept(self) -> int:
-        """How many connections are kept now."""
+        """The number of connections kept now."""
         return count({mine.name: mine.mask.mask for mine in self._carried()})
 
     @property
     def total(self) -> int:
-        """How many connections there are to prune."""
+        """The number of prunable connections."""
         return self.plan.total
 
     @property
     def sparsity(self) -> float:
-        """The fraction of the connections that is removed now."""
+        """The fraction of connections removed now."""
         return 1 - self.kept / self.total
 
     @property
     def done(self) -> bool:
-        """Whether the last renewal is over: further steps change nothing."""
+        """Whether the last mask update is done; further steps change nothing."""
         return self.steps >= self.plan.schedule.last
 
     @on_cpu()
     def step(self) -> Renewal | None:
-        """Count an optimizer step. At a scheduled one renew the masks, and say what is kept."""
+        """Count an optimizer step, and update the masks if the schedule says so.
+
+        Returns:
+            The mask update, or None.
+        """
         self.steps += 1
         try:
             renewal = self._renew() if self.plan.renews(self.steps) else None
-        except BaseException:  # Ctrl-C and too little memory, too
-            self.steps -= 1  # it is still to come, when what was wrong is mended
+        except BaseException:  # also KeyboardInterrupt and MemoryError
+            self.steps -= 1  # so that the step can be repeated
             raise
         self._prepare()
         return renewal
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this pruner stands: values that JSON can hold and, under ``"masks"`` and
-        ``"inside"``, tensors by name. Model and optimizer have states of their own."""
+        """Return the state of the pruner, without those of model and optimizer.
+
+        ``"masks"`` and ``"inside"`` hold tensors by name; JSON can hold the other values.
+        """
         kept = {mine.name: mine.mask.mask for mine in self._carried()}
         inside = {} if self._inside is None else dict(self._inside)
         standing = Standing(self.steps, self.budget, kept, inside)
         return standing.to_dict(self.plan.to_dict(self.options))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where a pruner with the same settings stood; before or after the model's
-        own state is loaded."""
+        """Continue from the state of a pruner with the same settings.
+
+        Load the model's own state before or after it.
+
+        Raises:
+            TrellisError: The state is damaged, or is that of a pruner with other settings.
+        """
         shapes = {name: self.net.connections[name] for name in self._names}
         needed = self._inside is not None
         found = read_standing(state, self.plan.to_dict(self.options), shapes, inside=needed)
@@ -419,7 +441,7 @@ class Pruner:
     def __deepcopy__(self, memo: dict[int, Any]) -> Pruner:
         copied = type(self).__new__(type(self))
         memo[id(self)] = copied
-        # All but the model is never changed in place, or (the group) cannot be copied.
+        # Everything but the model is immutable or, like the group, cannot be copied.
         copied.__dict__.update(self.__dict__)
         copied.net = replace(self.net, model=deepcopy(self.model, memo), cache={})
         copied._prepare()
@@ -429,11 +451,11 @@ class Pruner:
         return carried(self.model, self._names)
 
     def _net(self, now: Current) -> Trellis:
-        # What is ignored stands for wires of its current strength.
+        # Ignored parameters are wires with their present weights.
         return without(self.net, self._ignored, now.weights)
 
     def _renew(self) -> Renewal:
-        """Choose anew among what is kept, let come back what may, and write the masks."""
+        """Select among the kept and regrown connections, and write the masks."""
         refuse_sharded(self.model)
         now = current(self.net)
         masks = self._carried()
@@ -447,7 +469,7 @@ class Pruner:
         try:
             for mine in masks:
                 mine.renew(kept[mine.name])
-        except BaseException:  # half of the new masks beside half of the old may lead nowhere
+        except BaseException:  # write all masks: old and new ones together may be inconsistent
             for mine in masks:
                 mine.renew(kept[mine.name])
             raise
@@ -463,7 +485,7 @@ class Pruner:
         self, now: Current, before: Kept, budget: int, gradients: Mapping[str, Tensor]
     ) -> Choice:
         chooser = self._chooser(now)
-        inside = self._inside  # which stayed behind if the model has moved to another device
+        inside = self._inside  # may be on another device than the model
         if inside is not None:
             inside = {name: inside[name].to(mask.device) for name, mask in before.items()}
         if gradients:
@@ -476,12 +498,12 @@ class Pruner:
         return chooser.shrink(before, inside, budget)
 
     def _prepare(self) -> None:
-        """Open the probes for the step whose gradients the next renewal will ask for."""
+        """Record gradients of pruned weights in the step before a mask update that regrows."""
         if not self.plan.regrow:
             return
         wanted = self.plan.regrown(self.steps + 1) > 0
         if wanted:
-            probed(self.model, self._names)  # somebody may have put other masks on it
+            probed(self.model, self._names)  # the masks may have been replaced
         for mine in self._carried():
             if isinstance(mine.mask, ProbedMask):
                 stored = mine.slot.sources[0]
@@ -491,7 +513,7 @@ class Pruner:
                     mine.mask.close()
 
     def _gradients(self, masks: list[Carried]) -> Mapping[str, Tensor]:
-        """Of all connections, pruned ones too; nothing where none will come back."""
+        """Return the gradients of all connections; nothing if none will be regrown."""
         if self.plan.regrown(self.steps) == 0:
             return {}
         found = {}

@@ -1,4 +1,4 @@
-"""How a network is trained: every setting in one visible block."""
+"""Training recipes: epochs, learning rates, batch size and regularization."""
 
 from __future__ import annotations
 
@@ -15,20 +15,31 @@ SCHEDULES = ("speed", "cosine")
 
 @dataclass(frozen=True)
 class Recipe:
-    """Adam with decoupled weight decay on the cross entropy.
+    """The settings of training with Adam and decoupled weight decay on the cross entropy.
 
-    ``schedule="speed"`` is the paper's rule: a network's rate is multiplied by 0.99 after a step
-    at which its loss changed by more than at the step before, else divided by it, and stays
-    within a hundredth and ten times the first. ``"cosine"`` falls from the first rate to nothing.
+    A network is trained, pruned gradually while it trains, and fine-tuned under its last masks.
 
-    ``batch`` is the most recordings a step sees, None for all of them. ``noise`` is the standard
-    deviation of what is added to the (normalised) inputs, drawn anew at every step for every
-    network.
+    Args:
+        name: The name of the recipe.
+        epochs: Epochs of training.
+        tune_epochs: Epochs of fine-tuning.
+        rate: First learning rate of training.
+        tune_rate: First learning rate of fine-tuning.
+        schedule: "cosine" falls from the first rate to 0. "speed" is the paper's rule: a network's
+            rate is multiplied by 0.99 if its loss changed more than at the step before, else
+            divided by it; it stays between a hundredth and ten times the first rate.
+        batch: The most recordings per step; None for all of them.
+        momentum: Decay rate of Adam's average of gradients.
+        decay: Weight decay.
+        smoothing: Label smoothing.
+        noise: Standard deviation of the noise on the normalized inputs.
+        prune_epochs: Epochs of gradual pruning.
+        prune_rate: Learning rate of gradual pruning, which is constant.
+        prune_every: Epochs between two mask updates.
+        tune_smoothing: Label smoothing of fine-tuning (default: ``smoothing``).
 
-    A network is trained (``epochs``, ``rate``), pruned gradually while it trains
-    (``prune_epochs``, at a constant ``prune_rate``, masks renewed every ``prune_every`` epochs)
-    and tuned under its last masks (``tune_epochs``, ``tune_rate``). Labels are smoothed by
-    ``smoothing``, while it is tuned by ``tune_smoothing``, unless that is None.
+    Raises:
+        TrellisError: A setting is out of range.
     """
 
     name: str
@@ -63,15 +74,15 @@ class Recipe:
             if not (number and math.isfinite(value) and value >= 0) or (
                 value == 0 and least == "above 0"
             ):
-                raise TrellisError(f"{name}={value!r} is not a finite number {least}")
+                raise TrellisError(f"expected a finite number {least}, got {name}={value!r}")
         for name in shares:
             if getattr(self, name) >= 1:
-                raise TrellisError(f"{name}={getattr(self, name)!r} must be below 1")
+                raise TrellisError(f"expected {name} below 1, got {name}={getattr(self, name)!r}")
         if self.schedule not in SCHEDULES:
-            raise TrellisError(f"schedule={self.schedule!r} is unknown: {' or '.join(SCHEDULES)}")
+            raise TrellisError(f"unknown schedule {self.schedule!r}; known: {', '.join(SCHEDULES)}")
 
     def to_dict(self) -> dict[str, Any]:
-        """For a file: what JSON can hold."""
+        """Return the settings as JSON can hold them."""
         return dataclasses.asdict(self)
 
 
@@ -112,11 +123,15 @@ RECIPES = {
 
 
 def recipe_named(name: str, **changes: Any) -> Recipe:
-    """The recipe called ``name``, with some settings changed.
+    """Return the recipe called ``name``, with some settings changed.
+
+    Args:
+        name: "paper", "default" or "quick".
+        **changes: Fields of `Recipe`.
 
     >>> recipe_named("paper", epochs=10).epochs
     10
     """
     if name not in RECIPES:
-        raise TrellisError(f"recipe {name!r} is unknown: it is one of {', '.join(RECIPES)}")
+        raise TrellisError(f"unknown recipe {name!r}; known: {', '.join(RECIPES)}")
     return dataclasses.replace(RECIPES[name], **changes)

@@ -1,7 +1,8 @@
-"""Connections that come back: those whose gradient says they would help most (as in RigL).
+"""Regrowth of pruned connections with large gradients, and selection among kept ones.
 
-Evci et al., "Rigging the Lottery: Making All Tickets Winners" (2020). Here what comes back lies
-on a path, too: its tail is reached and its head leads to an output.
+Regrowth follows RigL (Evci et al., "Rigging the Lottery: Making All Tickets Winners", 2020). Here,
+regrown connections lie on a path as well: an input reaches their tail, and their head reaches an
+output.
 """
 
 from __future__ import annotations
@@ -29,11 +30,10 @@ from ..methods.prune import Selector
 from ..methods.ranking import Ranking, count
 from ..paths.liveness import addable
 
-# Choosing among the connections that are kept: what `trellis.prune` does, but changing nothing.
-#
-# Beside the choice itself this keeps a promise over time: whatever is chosen now still has a
-# consistent network of the last, smallest budget inside. Nothing says so by itself: a network that
-# reaches every output by paths that share no connection has no smaller one inside.
+# Selection as in `trellis.prune`, without changing the model. It also guarantees that a consistent
+# network of the last budget exists inside every selection. This does not hold by itself: a network
+# whose paths to the outputs share no connection contains no smaller network that reaches all of
+# them.
 
 
 __all__ = ["Choice", "Chooser", "Kept", "plenty"]
@@ -41,8 +41,10 @@ __all__ = ["Choice", "Chooser", "Kept", "plenty"]
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """What is ``kept``, and a consistent network of the last budget ``inside`` it: None where
-    one is sure to be found."""
+    """The masks ``kept``, and masks of a network with the last budget ``inside`` them.
+
+    ``inside`` is None if such a network is known to exist.
+    """
 
     kept: Kept
     inside: Kept | None
@@ -50,8 +52,16 @@ class Choice:
 
 @dataclass(frozen=True, eq=False)
 class Chooser:
-    """Chooses on the weights as they are ``now``. ``target`` is the last budget, ``share`` the
-    fraction kept that it was given as. ``fresh`` are about to come back (see `Selector`)."""
+    """Select connections by the present weights.
+
+    Args:
+        net: The trellis of the model.
+        now: Its present weights.
+        options: Options of `trellis.prune`.
+        target: The last budget.
+        share: The fraction kept at the end, as given.
+        fresh: Connections about to be regrown (see `Selector`).
+    """
 
     net: Trellis
     now: Current
@@ -62,14 +72,15 @@ class Chooser:
 
     @cached_property
     def selector(self) -> Selector:
+        """The selector of the options' method."""
         return Selector(self.net, self.now, self.options, self.fresh)
 
     def choose(self, able: Kept | None, budget: int) -> Kept:
-        """``budget`` connections by the options' method, of those in ``able`` (None: of all)."""
+        """Return ``budget`` connections of those in ``able`` (None: of all)."""
         return self.selector.choose(able, budget, self.share if budget == self.target else None)
 
     def shrink(self, kept: Kept, inside: Kept | None, budget: int) -> Choice:
-        """``budget`` of the ``kept`` connections, with a network of the target's size inside."""
+        """Return ``budget`` of the ``kept`` connections, around a network of the last budget."""
         try:
             found = self.choose(kept, budget)
         except TrellisError:
@@ -82,7 +93,7 @@ class Chooser:
         return self._around(kept, inside, budget) if known is None else Choice(found, known)
 
     def _around(self, kept: Kept, inside: Kept, budget: int) -> Choice:
-        """The network ``inside``, and as much more of what is ``kept`` as the budget allows."""
+        """Return the network ``inside``, filled with ``kept`` connections up to the budget."""
         ranking = self.selector.ranking(kept, budget)
         filled = fill(self.net, ranking, prefix(self.net, ranking, budget, inside).live, budget)
         if count(filled) == budget:
@@ -92,11 +103,11 @@ class Chooser:
         if count(around) == budget:
             return Choice(around, inside)
         found = complete(self.net, ranking, filled, budget, wanted)
-        known = self._known(found, inside, budget)  # what was trimmed may have been of it
+        known = self._known(found, inside, budget)  # `complete` may have removed parts of it
         return Choice(around, inside) if known is None else Choice(found, known)
 
     def _known(self, found: Kept, inside: Kept, budget: int) -> Kept | None:
-        """A network of the target's size in what was found; None if none was seen there."""
+        """Return a network of the last budget inside ``found``; None if none was found."""
         if budget <= self.target:
             return found
         if all(bool((found[name] | ~mask).all()) for name, mask in inside.items()):
@@ -108,8 +119,11 @@ class Chooser:
 
 
 def plenty(net: Trellis, options: Options) -> int | None:
-    """A budget from which on every consistent network has one of that budget inside: a longest
-    path for each output. None where signals gate each other and there is no such bound."""
+    """Return a budget such that every larger consistent network contains one of that budget.
+
+    It is the length of the longest path times the number of outputs. If signals gate each other,
+    the bound is unknown, and the result is None.
+    """
     if not options.closes:
         return 0
     if net.gated:
@@ -123,11 +137,11 @@ def plenty(net: Trellis, options: Options) -> int | None:
 
 
 class ProbedMask(Mask):
-    """A mask that can tell the gradient of pruned connections, too.
+    """A mask that records the gradient of pruned connections.
 
-    While the probe is open, zeros are added to the masked weight. They change nothing that is
-    computed, and what backward passes leave at them is the gradient of the whole weight,
-    summed over all passes; the weight's own gradient stays zero where it is pruned.
+    While the probe is open, zeros are added to the masked weight. The output does not change, and
+    the gradient of the zeros is that of the whole weight, summed over all backward passes. The
+    gradient of the weight itself stays 0 where it is pruned.
 
     >>> mask = ProbedMask(torch.tensor([True, False]))
     >>> weight = torch.tensor([2.0, 3.0], requires_grad=True)
@@ -144,18 +158,19 @@ class ProbedMask(Mask):
         self.probe = None
 
     def forward(self, weight: Tensor) -> Tensor:
+        """Return the masked weight."""
         kept = super().forward(weight)
         if self.probe is None or not torch.is_grad_enabled():
             return kept
         return kept + self.probe
 
     def open(self, weight: Tensor) -> None:
-        """Begin to collect, for a weight of this type and device, from nothing."""
-        with torch.inference_mode(False):  # who evaluates at the moment will train on
+        """Start to record, for a weight of this type and device."""
+        with torch.inference_mode(False):  # an inference tensor could not record gradients later
             self.probe = torch.zeros_like(weight, requires_grad=True)
 
     def close(self) -> Tensor | None:
-        """Stop; what was collected, None if no gradient came by."""
+        """Stop to record, and return the gradient; None if there was no backward pass."""
         probe, self.probe = self.probe, None
         collected = None if probe is None else probe.grad
         return None if collected is None else collected.detach()  # `create_graph` leaves a graph
@@ -178,11 +193,10 @@ class ProbedMask(Mask):
 def returning(
     net: Trellis, kept: Kept, gradients: Mapping[str, Tensor], most: int, *, consistent: bool
 ) -> Kept:
-    """The ``most`` pruned connections of largest gradient.
+    """Return the ``most`` pruned connections with the largest gradients.
 
-    Fewer, where fewer have a gradient that is finite and not zero and, if ``consistent``, are
-    live beside what is ``kept`` with no other change. Almost all that have a gradient are: it is
-    the product of what arrives at the tail and what a change at the head does to the loss.
+    Only connections with a finite gradient other than 0 are considered. If ``consistent``, they
+    must also be live when added alone to the ``kept`` ones.
     """
     worth = {
         name: gradients[name].float().abs().nan_to_num(0.0, 0.0, 0.0)

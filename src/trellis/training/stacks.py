@@ -1,4 +1,4 @@
-"""Many networks of one architecture as one: every parameter gets a first dimension, networks."""
+"""Stacks: networks of one architecture, each parameter with a first dimension for networks."""
 
 from __future__ import annotations
 
@@ -17,25 +17,28 @@ Forward = Callable[[Mapping[str, Tensor], Tensor], Tensor]
 
 
 def stack(models: Sequence[nn.Module]) -> Weights:
-    """The parameters of networks of one architecture, one behind the other.
+    """Return the stacked parameters of networks of one architecture.
+
+    Raises:
+        TrellisError: There are no networks, or their parameters differ.
 
     >>> {name: tuple(w.shape) for name, w in stack([nn.Linear(3, 2) for _ in range(5)]).items()}
     {'weight': (5, 2, 3), 'bias': (5, 2)}
     """
     states = [dict(model.named_parameters()) for model in models]
     if not states:
-        raise TrellisError("there are no networks to stack")
+        raise TrellisError("expected at least one network to stack, got none")
     shapes = [{name: tuple(w.shape) for name, w in state.items()} for state in states]
     for other in shapes[1:]:
         if other != shapes[0]:
             raise TrellisError(
-                f"networks of different architectures cannot be stacked: {shapes[0]} and {other}"
+                f"expected networks of one architecture, got parameters {shapes[0]} and {other}"
             )
     return {name: torch.stack([s[name].detach() for s in states]) for name in states[0]}
 
 
 def unstack(weights: Mapping[str, Tensor], models: Sequence[nn.Module]) -> None:
-    """Write network i of a stack into ``models[i]``."""
+    """Copy the weights of network i of a stack into ``models[i]``."""
     with torch.no_grad():
         for i, model in enumerate(models):
             for name, parameter in model.named_parameters():
@@ -43,10 +46,10 @@ def unstack(weights: Mapping[str, Tensor], models: Sequence[nn.Module]) -> None:
 
 
 def forward_of(model: nn.Module) -> Forward:
-    """A function that runs a whole stack of networks like ``model``.
+    """Return a function that runs a stack of networks like ``model``.
 
-    A model that knows how (a method ``stacked(weights, inputs)``) is asked; any other is mapped
-    over its parameters by ``torch.func.vmap``, in evaluation mode.
+    If the model has a method ``stacked(weights, inputs)``, this is the function. Otherwise
+    ``torch.func.vmap`` maps the model, in evaluation mode, over its parameters.
 
     >>> model = nn.Linear(3, 2)
     >>> weights = stack([model, model])

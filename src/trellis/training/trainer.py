@@ -13,14 +13,14 @@ from torch.nn import functional as F
 
 from ..errors import TrellisError
 from .adam import Adam
-from .batches import Agreement, Feed, Noise, batch_count, batch_indices
+from .batches import Feed, Noise, batch_count, batch_indices
 from .distillation import Teachers
-from .dropout import Dropping
+from .dropout import Dropout
 from .recipe import Recipe
-from .stack_pruning import Diverged, Shrinking
+from .stack_pruning import Diverged, GradualPruning
 from .stacks import Forward, Weights
 
-# Learning rates over time, one for every network of a stack.
+# Learning-rate schedules, with one rate for each network of a stack.
 
 
 _FACTOR = 0.99
@@ -28,7 +28,7 @@ _LEAST, _MOST = 0.01, 10.0  # of the first rate
 
 
 def cosine(first: float, step: int, steps: int) -> float:
-    """From ``first`` at step 0 down to nothing at ``steps``.
+    """Return the rate at ``step`` of a cosine from ``first`` down to 0 at ``steps``.
 
     >>> [round(cosine(1.0, step, 4), 2) for step in range(5)]
     [1.0, 0.85, 0.5, 0.15, 0.0]
@@ -37,10 +37,10 @@ def cosine(first: float, step: int, steps: int) -> float:
 
 
 class SpeedRule:
-    """The paper's rule: slower while the loss changes faster and faster.
+    """The paper's learning-rate rule.
 
-    Where the speed |loss − last loss| grew, the network's rate is multiplied by 0.99, else
-    divided by it. Everything is (networks,) and in place, so that a graph can be captured.
+    If the speed |loss − last loss| of a network grew, its rate is multiplied by 0.99, else divided
+    by it. All tensors are (networks,) and change in place, so that a CUDA graph can be captured.
 
     >>> rates = torch.tensor([1.0])
     >>> rule = SpeedRule(rates, first=1.0)
@@ -57,6 +57,7 @@ class SpeedRule:
         self.speed = torch.full_like(rates, math.nan)
 
     def step(self, loss: Tensor) -> None:
+        """Update the rates by the losses of a step, (networks,)."""
         speed = (loss - self.loss).abs()
         known = ~(self.speed.isnan() | speed.isnan())
         grew = torch.where(speed > self.speed, _FACTOR, 1 / _FACTOR)
@@ -66,20 +67,21 @@ class SpeedRule:
         self.loss.copy_(loss)
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps."""
+        """Return the tensors that a checkpoint stores."""
         return {"loss": self.loss, "speed": self.speed}
 
 
-# Running a step again and again: on a GPU as one captured graph.
+class CudaGraph:
+    """Run a training step, on a GPU as a captured CUDA graph.
 
+    A small network's step is hundreds of kernel launches that take longer to issue than to run; a
+    captured graph issues them once. The step is passed to each call and not stored, because the
+    owner of the step also owns this object: a reference cycle would keep the graph alive.
 
-class Replay:
-    """The step itself on a CPU; on a GPU, a graph of it that is captured at the first call.
-
-    A small network's step is hundreds of launches that take longer to ask for than to run; a
-    captured graph asks once. Capturing needs warm-up runs, which change ``tensors`` (everything
-    the step writes): they are put back. The step is given with each call rather than kept: whoever
-    owns it owns this too, and a graph must be freed as soon as they are.
+    Args:
+        tensors: Everything that a step writes. Capturing needs warm-up steps, after which these
+            tensors are restored.
+        device: The device of the step.
     """
 
     def __init__(self, tensors: Mapping[str, Tensor], device: torch.device) -> None:
@@ -104,7 +106,7 @@ class Replay:
                 step()
         torch.cuda.current_stream(self.device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with nothing_collected(), torch.cuda.graph(graph):
+        with no_garbage_collection(), torch.cuda.graph(graph):
             step()
         for name, tensor in self.tensors.items():
             tensor.copy_(before[name])
@@ -112,10 +114,10 @@ class Replay:
 
 
 @contextmanager
-def nothing_collected() -> Iterator[None]:
-    """Without Python's collector: a graph that it frees while another is captured breaks that.
+def no_garbage_collection() -> Iterator[None]:
+    """Disable the garbage collector: freeing a CUDA graph breaks the capture of another one.
 
-    >>> with nothing_collected():
+    >>> with no_garbage_collection():
     ...     gc.isenabled()
     False
     >>> gc.isenabled()
@@ -132,33 +134,45 @@ def nothing_collected() -> Iterator[None]:
 
 
 PRECISIONS = ("fp32", "tf32", "bf16")
-TOGETHER = 1200  # recordings that networks are asked about at once, in all: a matter of memory
+TOGETHER = 1200  # recordings per evaluation batch, over all networks; limits memory
 
 
 class Training:
-    """Networks of one architecture, trained side by side on the same recordings.
+    """Train a stack of networks of one architecture on the same recordings.
 
-    ``weights`` is a stack, (networks, …) each, and is trained in place; ``x`` (recordings, …) and
-    ``y`` (recordings,) lie on its device. ``masks``, where given, are a stack too: what they
-    remove is set to zero and stays there. ``tune`` takes the recipe's settings for tuning,
-    ``shrinking`` those for pruning: masks then keep less and less, of all if none are given.
-    ``teachers`` are networks to learn from beside the labels. ``feed`` writes each step's inputs,
-    in place of the recipe's noise. ``dropping`` leaves out some hidden units at each step.
-    ``agreement`` draws together what a network says of two variants of a recording.
+    Each network's result is the same, to rounding, whichever other networks are in the stack.
+    Batches depend on the epoch; noise and dropout depend on the network's seed and the step.
 
-    Each network's result is the same, to rounding, whichever others it is stacked with: batches
-    depend on the epoch, noise and what is left out on the network's seed and the step.
+    Args:
+        forward: The function of the stack (`forward_of`).
+        weights: The stack (`stack`), (networks, …) each; trained in place.
+        x: Recordings (recordings, …), on the device of the weights.
+        y: Labels (recordings,).
+        recipe: Epochs, learning rates, batch size and so on.
+        seeds: One seed per network.
+        masks: Masks, (networks, …) each. Removed weights are set to 0 and stay 0.
+        tune: Whether to use the recipe's settings for fine-tuning.
+        precision: "fp32", "tf32" (GPUs only) or "bf16".
+        teachers: Networks to learn from beside the labels (distillation).
+        feed: Makes the inputs of each step, in place of the recipe's noise.
+        dropout: Drops hidden units at each step.
+        pruning: Prunes gradually, with the recipe's settings for pruning. Masks are then where
+            pruning begins (default: all connections).
 
-    >>> x, y = torch.eye(4), torch.arange(4)
-    >>> model = torch.nn.Linear(4, 4)
-    >>> from trellis.training import forward_of, recipe_named, stack
-    >>> weights = stack([model])
-    >>> recipe = recipe_named("default", epochs=50, rate=0.1)
-    >>> training = Training(forward_of(model), weights, x, y, recipe, seeds=[0])
-    >>> while not training.done:
-    ...     training.epoch()
-    >>> accuracies(forward_of(model), weights, x, y)
-    tensor([1.])
+    Raises:
+        TrellisError: Arguments do not fit together.
+
+    Example:
+        >>> x, y = torch.eye(4), torch.arange(4)
+        >>> model = torch.nn.Linear(4, 4)
+        >>> from trellis.training import forward_of, recipe_named, stack
+        >>> weights = stack([model])
+        >>> recipe = recipe_named("default", epochs=50, rate=0.1)
+        >>> training = Training(forward_of(model), weights, x, y, recipe, seeds=[0])
+        >>> while not training.done:
+        ...     training.epoch()
+        >>> accuracies(forward_of(model), weights, x, y)
+        tensor([1.])
     """
 
     def __init__(
@@ -175,35 +189,39 @@ class Training:
         precision: str = "fp32",
         teachers: Teachers | None = None,
         feed: Feed | None = None,
-        dropping: Dropping | None = None,
-        agreement: Agreement | None = None,
-        shrinking: Shrinking | None = None,
+        dropout: Dropout | None = None,
+        pruning: GradualPruning | None = None,
     ) -> None:
         sample = next(iter(weights.values()))
         if len(sample) != len(seeds):
-            raise TrellisError(f"{len(sample)} networks and {len(seeds)} seeds: give one each")
-        if len(x) != len(y) or len(x) == 0:
-            raise TrellisError(f"{len(x)} recordings and {len(y)} labels to train on")
-        if teachers is not None and teachers.own and teachers.count % len(seeds):
             raise TrellisError(
-                f"{teachers.count} teachers cannot be those of {len(seeds)} networks: give each as "
-                "many, or own=False"
+                f"expected one seed per network, got {len(seeds)} seeds for {len(sample)} networks"
+            )
+        if len(x) != len(y) or len(x) == 0:
+            raise TrellisError(
+                f"expected one label per recording, got {len(y)} labels for {len(x)} recordings"
+            )
+        if teachers is not None and teachers.own and teachers.count != len(seeds):
+            raise TrellisError(
+                f"expected one teacher per network, got {teachers.count} teachers for {len(seeds)} "
+                "networks; give one each, or own=False"
             )
         if precision not in PRECISIONS:
-            raise TrellisError(f"precision={precision!r} is unknown: {', '.join(PRECISIONS)}")
+            raise TrellisError(f"unknown precision {precision!r}; known: {', '.join(PRECISIONS)}")
         if precision == "tf32" and sample.device.type != "cuda":
-            raise TrellisError("precision='tf32' is for GPUs; on the CPU use 'fp32' or 'bf16'")
+            raise TrellisError("precision='tf32' needs a GPU; give 'fp32' or 'bf16' on the CPU")
         self.forward, self.weights, self.recipe = forward, weights, recipe
         self.x, self.y, self.precision = x.to(sample.dtype), y, precision
-        self.shrinking, self.dropping, self.agreement = shrinking, dropping, agreement
-        if shrinking is not None:
-            if tune or len(shrinking.targets) != len(seeds):
+        self.pruning, self.dropout = pruning, dropout
+        if pruning is not None:
+            if tune or len(pruning.targets) != len(seeds):
                 raise TrellisError(
-                    "networks that are pruned gradually have a target each, and are tuned "
-                    "afterwards"
+                    f"expected one pruning target per network and tune=False, got "
+                    f"{len(pruning.targets)} targets for {len(seeds)} networks and tune={tune!r}; "
+                    "fine-tune after pruning, in another Training"
                 )
             self.epochs, self.first_rate = recipe.prune_epochs, recipe.prune_rate
-            begun = shrinking.whole(weights) if masks is None else masks
+            begun = pruning.whole(weights) if masks is None else masks
             masks = {name: mask.clone() for name, mask in begun.items()}
         elif tune:
             self.epochs, self.first_rate = recipe.tune_epochs, recipe.tune_rate
@@ -229,41 +247,39 @@ class Training:
         self.rates = torch.full((count,), self.first_rate, device=sample.device)
         self.rule = SpeedRule(self.rates, self.first_rate) if recipe.schedule == "speed" else None
         self.adam = Adam(weights, self.masks, recipe.momentum, recipe.decay)
-        self.replay = Replay(self.tensors(), sample.device)
+        self.graph = CudaGraph(self.tensors(), sample.device)
 
     @property
     def done(self) -> bool:
+        """Whether all epochs are done."""
         return self.epochs_done >= self.epochs
 
     def epoch(self) -> None:
-        """See every recording once (but for what does not divide into batches), or half of them
-        twice, if networks are to agree."""
-        indices = batch_indices if self.agreement is None else self.agreement.indices
-        order = indices(len(self.x), self.recipe.batch, self.epochs_done)
+        """Train on every recording once, but for the remainder that fills no batch."""
+        order = batch_indices(len(self.x), self.recipe.batch, self.epochs_done)
         for i, chosen in enumerate(order):
             step = self.epochs_done * self.batches + i
-            if self.rule is None and self.shrinking is None:
+            if self.rule is None and self.pruning is None:
                 self.rates.fill_(cosine(self.first_rate, step, self.epochs * self.batches))
-            if self.batches == 1 and self.agreement is None:
+            if self.batches == 1:
                 batch, targets = self.x, self.y
             else:
                 chosen = chosen.to(self.x.device)
                 batch, targets = self.x[chosen], self.y[chosen]
             self.feed.onto(self.inputs, batch, step)
             self.targets.copy_(targets)
-            if self.dropping is not None:
-                self.dropping.drawn(step)
+            if self.dropout is not None:
+                self.dropout.draw(step)
             with arithmetic(self.precision):
-                self.replay(self._step)
+                self.graph(self._step)
         self.epochs_done += 1
-        if self.shrinking is not None:
-            self._shrink(self.shrinking)
+        if self.pruning is not None:
+            self._prune(self.pruning)
 
     @torch.no_grad()
-    def _shrink(self, shrinking: Shrinking) -> None:
-        """Choose anew what is kept, if that is due. Everything is in place: a captured step goes
-        on reading the same masks."""
-        masks = shrinking.renewed(self.epochs_done, self.weights, self.adam.squares, self.masks)
+    def _prune(self, pruning: GradualPruning) -> None:
+        """Update the masks if that is due; in place, because a captured step reads them."""
+        masks = pruning.renewed(self.epochs_done, self.weights, self.adam.squares, self.masks)
         for name, mask in (masks or {}).items():
             self.masks[name].copy_(mask)
             for tensor in (self.weights[name], self.adam.means[name], self.adam.squares[name]):
@@ -272,8 +288,8 @@ class Training:
     def _step(self) -> None:
         leaves = [w.detach().requires_grad_() for w in self.weights.values()]
         weights = dict(zip(self.weights, leaves, strict=True))
-        if self.dropping is not None:
-            weights = self.dropping.applied(weights)
+        if self.dropout is not None:
+            weights = self.dropout.applied(weights)
         with autocast(self.precision, self.inputs.device):
             logits = self.forward(weights, self.inputs)  # networks, batch, classes
         wide = logits.to(self.loss.dtype)
@@ -285,8 +301,6 @@ class Training:
             with autocast(self.precision, self.inputs.device):
                 taught = self.teachers.losses(wide, self.inputs)
             losses = (1 - self.teachers.weight) * losses + self.teachers.weight * taught
-        if self.agreement is not None:
-            losses = losses + self.agreement.weight * self.agreement.losses(wide)
         gradients = torch.autograd.grad(losses.sum(), leaves)
         self.adam.step(gradients, self.rates)
         with torch.no_grad():
@@ -296,7 +310,7 @@ class Training:
                 self.rule.step(losses.detach().to(self.rates.dtype))
 
     def check_finite(self) -> None:
-        """Raise if a loss or a weight is no longer a finite number."""
+        """Raise `Diverged` if a loss or a weight is not finite."""
         if all(bool(each.isfinite().all()) for each in (self.loss, *self.weights.values())):
             return
         sound = self.loss.isfinite()
@@ -308,23 +322,27 @@ class Training:
         raise Diverged(
             f"training diverged ({what}) by epoch {self.epochs_done:,}, seed {self.seeds[first]}; "
             "lower the learning rate, look for wild coordinates (`trellis data info`), or raise "
-            "the temperature of teachers"
+            "the temperature of the teachers"
         )
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that changes while training; copy into them to go back to an earlier moment."""
+        """Return all tensors that training changes; `restore` copies into them."""
         found = {f"weights.{name}": weight for name, weight in self.weights.items()}
         found |= {"rates": self.rates, "last.loss": self.loss, "last.hits": self.hits}
         found |= self.adam.tensors()
         if self.rule is not None:
             found |= {f"rule.{name}": value for name, value in self.rule.tensors().items()}
-        if self.shrinking is not None:
+        if self.pruning is not None:
             found |= {f"masks.{name}": mask for name, mask in self.masks.items()}
         return found
 
     def follow(self, other: Training, changed: Callable[[Weights], Weights]) -> None:
-        """Stand where ``other`` stands. ``changed`` makes of a stack of its pruned parameters (or
-        of their masks, or averages) one for these networks."""
+        """Continue from the state of ``other``, whose networks have other shapes.
+
+        Args:
+            other: A training of the same networks.
+            changed: Converts a stack of its pruned parameters, masks or averages to these shapes.
+        """
         given = other.tensors()
         found = dict(given)
         for kind in ("weights", "masks", "adam.mean", "adam.square"):
@@ -334,7 +352,11 @@ class Training:
         self.restore(found, other.epochs_done)
 
     def restore(self, tensors: Mapping[str, Tensor], epochs_done: int) -> None:
-        """Go on from what ``tensors()`` gave after ``epochs_done`` epochs."""
+        """Continue from what `tensors` returned after ``epochs_done`` epochs.
+
+        Raises:
+            TrellisError: The tensors have other names or shapes.
+        """
         own = self.tensors()
         if tensors.keys() != own.keys():
             raise TrellisError(
@@ -358,7 +380,7 @@ def _told(loss: float) -> str:
 
 @contextmanager
 def arithmetic(precision: str) -> Iterator[None]:
-    """Let matrix products round as ``precision`` allows, and put things back afterwards."""
+    """Set the precision of float32 matrix products, and restore it afterwards."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest" if precision == "fp32" else "high")
     try:
@@ -368,12 +390,13 @@ def arithmetic(precision: str) -> Iterator[None]:
 
 
 def autocast(precision: str, device: torch.device) -> torch.autocast:
+    """Return the autocast context of a precision."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
 
 
 @torch.no_grad()
-def answers(forward: Forward, weights: Weights, x: Tensor) -> Tensor:
-    """What each network says of each recording: (networks, recordings, classes)."""
+def logits_of(forward: Forward, weights: Weights, x: Tensor) -> Tensor:
+    """Return the logits, (networks, recordings, classes)."""
     count = len(next(iter(weights.values())))
     batch = max(1, TOGETHER // count)
     found = [forward(weights, part.expand(count, *part.shape)) for part in x.split(batch)]
@@ -381,17 +404,17 @@ def answers(forward: Forward, weights: Weights, x: Tensor) -> Tensor:
 
 
 def predictions(forward: Forward, weights: Weights, x: Tensor) -> Tensor:
-    """The class each network gives each recording: (networks, recordings)."""
-    return answers(forward, weights, x).argmax(2)
+    """Return the predicted classes, (networks, recordings)."""
+    return logits_of(forward, weights, x).argmax(2)
 
 
 def accuracies(forward: Forward, weights: Weights, x: Tensor, y: Tensor) -> Tensor:
-    """The share of recordings each network gets right: (networks,)."""
+    """Return the top-1 accuracies, (networks,)."""
     return (predictions(forward, weights, x) == y).float().mean(1)
 
 
 def losses(forward: Forward, weights: Weights, x: Tensor, y: Tensor) -> Tensor:
-    """The mean cross entropy of each network on recordings as they are: (networks,)."""
-    said = answers(forward, weights, x)
+    """Return the mean cross entropies, without noise and label smoothing, (networks,)."""
+    said = logits_of(forward, weights, x)
     each = F.cross_entropy(said.transpose(1, 2), y.expand(len(said), -1), reduction="none")
     return each.mean(1)

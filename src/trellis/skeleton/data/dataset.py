@@ -1,4 +1,4 @@
-"""A set of labelled recordings: what every reader gives."""
+"""A set of labeled recordings, as every reader returns it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Fold:
-    """One way of dividing the recordings: indices to train on and to test on."""
+    """A split of the recordings: the indices to train on and to test on."""
 
     name: str
     train: Indices
@@ -27,7 +27,7 @@ class Fold:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A recording, or a label without any, that is not among the others, and why."""
+    """A recording that was left out (or a label without a recording), and the reason."""
 
     name: str
     why: str
@@ -35,11 +35,21 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Skeletons:
-    """Recordings of moving skeletons with labels.
+    """Labeled recordings of skeletons.
 
-    ``sequences[i]`` is (frames, joints, 3), float32, in the unit of the source; ``labels[i]`` its
-    class, an index into ``classes``; ``names[i]`` says where it came from. ``folds`` are the
-    protocol's divisions: one for a fixed split, several for cross-validation.
+    Args:
+        source: Where the recordings come from.
+        sequences: The recordings, (frames, joints, 3) each, float32, in the unit of the source.
+        labels: The class of each recording, an index into ``classes``.
+        classes: The names of the classes.
+        names: The name of each recording.
+        layout: The skeleton.
+        folds: The splits of the protocol: one, or several for cross-validation.
+        synthetic: Whether a program made the recordings.
+        left_out: Recordings that were left out, and why.
+
+    Raises:
+        TrellisError: There are no recordings, or shapes and counts do not fit together.
     """
 
     source: str
@@ -73,12 +83,12 @@ class Skeletons:
 
     @property
     def frames(self) -> int:
-        """How many frames all recordings have together."""
+        """The number of frames of all recordings."""
         return sum(len(sequence) for sequence in self.sequences)
 
     @cached_property
     def digest(self) -> str:
-        """Of frames, labels, folds and what normalisation reads: all that figures depend on."""
+        """A hash of frames, labels, folds and roots: everything that results depend on."""
         found = sha256()
         found.update(repr((self.layout.roots, len(self.classes))).encode())
         for sequence in self.sequences:

@@ -1,4 +1,4 @@
-"""The skeletons that published data sets record.
+"""Skeleton layouts: joints and bones, with those of published data sets.
 
 >>> {name: len(layout.joints) for name, layout in LAYOUTS.items()}
 {'fpha': 21, 'mediapipe-hand': 21, 'nw-ucla': 20, 'sbu': 30, 'shrec17': 22}
@@ -14,23 +14,29 @@ from numpy.typing import NDArray
 from ...errors import TrellisError
 from ...schema import SkeletonLayout
 
-# Which joints a skeleton has, and how bones join them.
-
 
 @dataclass(frozen=True)
 class Layout:
     """The joints of a recording, in the order of its columns, and the bones between them.
 
-    ``parents[j]`` is the joint that a bone ties joint ``j`` to, −1 where none does. ``roots`` are
-    the joints whose mean position is where the skeleton is (the wrist of a hand, the torsos of two
-    people). ``mirror[j]`` is the joint that ``j`` becomes in a mirror; a layout of the right hand
-    has none, because its mirror image is the left; one of either hand has each joint itself.
-    ``body`` is four joints, bottom, top, left and right (hips and neck, two shoulders): the way
-    that a person stands and faces.
+    Args:
+        name: The name of the layout.
+        joints: The names of the joints.
+        parents: The joint that a bone connects each joint to; -1 for none.
+        roots: The joints whose mean position is the position of the skeleton (the wrist of a hand,
+            the torsos of two people).
+        mirror: The joint that each joint becomes in a mirror image. None if the mirror image is
+            another layout: that of a right hand is a left hand.
+        body: Four joints, bottom, top, left and right (hips and neck, two shoulders), which define
+            how a person stands and faces.
 
-    >>> arm = Layout("arm", ("shoulder", "elbow", "hand"), parents=(-1, 0, 1))
-    >>> arm.bones
-    ((0, 1), (1, 2))
+    Raises:
+        TrellisError: The joints in the arguments do not fit together.
+
+    Example:
+        >>> arm = Layout("arm", ("shoulder", "elbow", "hand"), parents=(-1, 0, 1))
+        >>> arm.bones
+        ((0, 1), (1, 2))
     """
 
     name: str
@@ -77,7 +83,7 @@ class Layout:
 
     @classmethod
     def from_dict(cls, given: SkeletonLayout) -> Layout:
-        """The inverse of `dataclasses.asdict`, from a file."""
+        """Return what `dataclasses.asdict` stored in a file."""
         mirror, body = given.get("mirror"), given.get("body")
         return cls(
             given["name"],
@@ -90,11 +96,11 @@ class Layout:
 
     @property
     def bones(self) -> tuple[tuple[int, int], ...]:
-        """(parent, joint) for every joint that has a parent."""
+        """(parent, joint) for every joint with a parent."""
         return tuple((parent, joint) for joint, parent in enumerate(self.parents) if parent >= 0)
 
     def adjacency(self) -> NDArray[np.float32]:
-        """(joints, joints): 1 between a joint and itself and along bones, rows summing to one.
+        """Return the adjacency matrix (joints, joints) with self-loops; rows sum to 1.
 
         >>> Layout("arm", ("shoulder", "elbow", "hand"), (-1, 0, 1)).adjacency()[0]
         array([0.5, 0.5, 0. ], dtype=float32)
@@ -173,7 +179,7 @@ SBU = Layout(
     "sbu",
     joints=tuple(f"{joint} {person}" for person in (1, 2) for joint in _PERSON),
     parents=(*_PERSON_PARENTS, *(15 + p if p >= 0 else p for p in _PERSON_PARENTS)),
-    roots=(2, 17),  # both torsos: who stands where, relative to each other, is kept
+    roots=(2, 17),  # both torsos, so that the distance between the people is kept
     mirror=(*_PERSON_MIRROR, *(15 + joint for joint in _PERSON_MIRROR)),
 )
 """Two people of fifteen joints each, with no bone between them."""

@@ -1,4 +1,4 @@
-"""What is done to a chunked recording before a network sees it: part of the saved model."""
+"""Normalization of chunked recordings: origin, orientation, size and scale."""
 
 from __future__ import annotations
 
@@ -14,33 +14,37 @@ from .layouts import Layout
 
 FRAMES = ("camera", "body")
 SIZES = ("recorded", "alike")
-# Of a body's height or its span, whichever is larger: an axis that short points nowhere. Single
-# precision, in which devices compute (turn.h has the same rule), is sure of a hundredth of it.
+# An axis shorter than this share of the body's height or span has no reliable direction. Devices
+# compute in float32 (turn.h has the same rule), whose error is a hundredth of it.
 _NOWHERE = 1e-4
-# Of the usual length of bones: what is shorter was lost by its sensor, and is no skeleton of some
-# size (size.h has the same rule).
+# A skeleton whose bones are shorter than this share of the usual length was lost by its sensor and
+# is not rescaled (size.h has the same rule).
 _LOST = 0.05
 
 
 @dataclass(frozen=True)
 class Normalisation:
-    """Coordinates relative to where the skeleton is on average, in units of ``scale``.
+    """Normalization of recordings; it is stored with a model.
 
-    The mean over time of the mean position of the ``roots`` becomes the origin, so that it does
-    not matter where the recording took place, while its motion stays. With ``body``, four joints
-    (bottom, top, left, right), the recording is also turned as a whole, so that its average body
-    stands upright and faces the same way: y is from bottom to top, x from left to right. Then it
-    does not matter where the camera stood. With ``bones``, pairs of joints, it is also brought to
-    one size, in which their mean length over time is ``length``, what is usual in the training
-    split: then it matters neither how tall somebody is nor, where coordinates are a picture's, how
-    far away. ``scale`` is one number, learnt from the training split: the standard deviation of
-    what has become of the coordinates by then.
+    Args:
+        roots: Joints whose mean position, over time, becomes the origin.
+        scale: Divisor of all coordinates: their standard deviation in the training recordings.
+        body: Four joints (bottom, top, left, right). If given, each recording is rotated so that
+            its average body stands upright (y) and faces the same way (x from left to right). The
+            position of the camera then does not matter.
+        bones: Pairs of joints. If given, each recording is rescaled so that the mean length of
+            these bones is ``length``. Body height and camera distance then do not matter.
+        length: The usual mean length of the bones in the training recordings.
 
-    >>> x = np.zeros((1, 2, 6), np.float32)     # one recording, two joints, two chunks
-    >>> x[0, :, ::3] = [[10, 12], [14, 16]]     # x of both joints, over time
-    >>> Normalisation(roots=(0,), scale=2.0)(x)[0, :, ::3]
-    array([[-0.5,  0.5],
-           [ 1.5,  2.5]], dtype=float32)
+    Raises:
+        TrellisError: An argument is out of range.
+
+    Example:
+        >>> x = np.zeros((1, 2, 6), np.float32)     # one recording, two joints, two chunks
+        >>> x[0, :, ::3] = [[10, 12], [14, 16]]     # x of both joints, over time
+        >>> Normalisation(roots=(0,), scale=2.0)(x)[0, :, ::3]
+        array([[-0.5,  0.5],
+               [ 1.5,  2.5]], dtype=float32)
     """
 
     roots: tuple[int, ...]
@@ -72,7 +76,17 @@ class Normalisation:
         frame: str = FRAMES[0],
         size: str = SIZES[0],
     ) -> Normalisation:
-        """Learn the scale from chunked training recordings, (recordings, joints, chunks * 3)."""
+        """Return the normalization fitted to chunked training recordings.
+
+        Args:
+            x: Recordings (recordings, joints, chunks * 3).
+            layout: The skeleton.
+            frame: "camera", or "body" to rotate recordings into the body's frame.
+            size: "recorded", or "alike" to rescale all skeletons to one size.
+
+        Raises:
+            TrellisError: The layout names no body joints or bones, but they are needed.
+        """
         if frame not in FRAMES:
             raise TrellisError(f"frame={frame!r} is unknown: it is {' or '.join(FRAMES)}")
         if frame == "body" and layout.body is None:
@@ -101,17 +115,17 @@ class Normalisation:
 
     @property
     def frame(self) -> str:
-        """Whose frame coordinates are in: the camera's or the body's."""
+        """The frame of the coordinates: "camera" or "body"."""
         return "camera" if self.body is None else "body"
 
     @property
     def size(self) -> str:
-        """Whether skeletons are as large as they were recorded, or all alike."""
+        """The size of skeletons: "recorded" or "alike"."""
         return "alike" if self.bones else "recorded"
 
     def __call__(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(recordings, joints, chunks * 3), the same shape out."""
-        found = _centred(x, self.roots)
+        """Return normalized recordings of the same shape, (recordings, joints, chunks * 3)."""
+        found = _centered(x, self.roots)
         if self.body is not None:
             points = found.reshape(*x.shape[:2], -1, 3)
             turns = body_axes(points.mean(axis=2, dtype=np.float64)[:, list(self.body)])
@@ -124,6 +138,7 @@ class Normalisation:
         return (found / np.float32(self.scale)).astype(np.float32)
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the settings as JSON can hold them."""
         body = None if self.body is None else list(self.body)
         found = {"roots": list(self.roots), "scale": self.scale, "body": body}
         if self.bones:
@@ -132,7 +147,7 @@ class Normalisation:
 
     @classmethod
     def from_dict(cls, given: Any) -> Normalisation:
-        """The inverse of `to_dict`, from a file."""
+        """Return what `to_dict` stored in a file."""
         found = fitted(given, InputNormalisation)
         body = found.get("body")
         if found.get("bones") and "length" not in found:
@@ -147,9 +162,12 @@ class Normalisation:
 
 
 def body_axes(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(recordings, 4, 3), bottom, top, left and right -> (recordings, 3, 3): a turn for each, whose
-    rows are its body's x, y and z. The turn is none where the four say nothing of one of them: up
-    or across is next to nothing beside the other, or both point the same way.
+    """Return the rotation into the body's frame of each recording.
+
+    The rows of a rotation are the body's x, y and z axes. It is the identity if the axes cannot be
+    found: one is far shorter than the other, or both are parallel.
+
+    Shapes: (recordings, 4, 3), bottom, top, left and right -> (recordings, 3, 3).
 
     >>> bottom, top, left, right = [0, 0, 0], [0, 0, 2], [0, 1, 1], [0, -1, 1]
     >>> body_axes(np.array([[bottom, top, left, right]], float))[0] + 0.0
@@ -170,7 +188,9 @@ def body_axes(points: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def bone_lengths(x: NDArray[np.float32], bones: tuple[tuple[int, int], ...]) -> NDArray[np.float64]:
-    """(recordings, joints, chunks * 3) -> (recordings,): the mean length of the bones, over time.
+    """Return the mean length of the bones of each recording, over time.
+
+    Shapes: (recordings, joints, chunks * 3) -> (recordings,).
 
     >>> arm = np.array([[[0, 0, 0], [0, 3, 4]], [[7, 7, 7], [7, 7, 7]]], np.float32)
     >>> bone_lengths(arm, ((0, 1),))
@@ -178,14 +198,14 @@ def bone_lengths(x: NDArray[np.float32], bones: tuple[tuple[int, int], ...]) -> 
     """
     points = x.reshape(*x.shape[:2], -1, 3)
     found = np.zeros(len(x))
-    for one, other in bones:  # one by one: together they would take several times x
+    for one, other in bones:  # one by one, because all together need several times the memory of x
         apart = np.subtract(points[:, one], points[:, other], dtype=np.float64)
         found += np.sqrt((apart**2).sum(axis=-1)).mean(axis=1)
     return found / len(bones)
 
 
-def _centred(x: NDArray[np.float32], roots: tuple[int, ...]) -> NDArray[np.float32]:
+def _centered(x: NDArray[np.float32], roots: tuple[int, ...]) -> NDArray[np.float32]:
     points = x.reshape(*x.shape[:2], -1, 3)  # recordings, joints, chunks, axes
-    centre = points[:, list(roots)].mean(axis=(1, 2), keepdims=True, dtype=np.float64)
-    centred: NDArray[np.float32] = points - centre.astype(np.float32)
-    return centred.reshape(x.shape)
+    center = points[:, list(roots)].mean(axis=(1, 2), keepdims=True, dtype=np.float64)
+    centered: NDArray[np.float32] = points - center.astype(np.float32)
+    return centered.reshape(x.shape)

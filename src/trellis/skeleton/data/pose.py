@@ -1,4 +1,4 @@
-"""The pose that a skeleton takes on average: what to draw where no single recording is meant."""
+"""The mean pose of a skeleton, and how to draw skeletons."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ Points = NDArray[np.float64]
 
 
 def mean_pose(sequences: Sequence[Frames], roots: Sequence[int]) -> Points:
-    """(frames, joints, 3) each -> (joints, 3): the mean of recordings turned alike.
+    """Return the mean pose of recordings that are rotated towards each other.
 
-    A recording's own mean pose is centred on the ``roots``, brought to one size and turned (never
-    mirrored) towards the others, twice over: hands that point everywhere would otherwise average
-    to a ball. The roots' mean is the origin, and joints lie at a distance of about 1 from it.
+    The mean pose of each recording is centered on the ``roots``, rescaled and rotated (never
+    mirrored) towards the mean of all, twice. Without rotation, hands that point in all directions
+    would average to a ball. The mean of the roots is the origin, and the root mean square distance
+    of the joints from it is 1.
+
+    Shapes: (frames, joints, 3) each -> (joints, 3).
 
     >>> triangle = np.array([[[0, 0, 0], [1, 0, 0], [0, 2, 0]]], np.float32)
     >>> turned = triangle @ np.array([[0, 1, 0], [-1, 0, 0], [0, 0, 1]], np.float32)
@@ -33,24 +36,21 @@ def mean_pose(sequences: Sequence[Frames], roots: Sequence[int]) -> Points:
 
 
 def _sized(pose: Points, roots: Sequence[int]) -> Points:
-    centred: Points = pose - pose[list(roots)].mean(axis=0)
-    size = np.sqrt((centred**2).sum(axis=1).mean())
-    return centred / size if size else centred
+    centered: Points = pose - pose[list(roots)].mean(axis=0)
+    size = np.sqrt((centered**2).sum(axis=1).mean())
+    return centered / size if size else centered
 
 
 def _turned(pose: Points, towards: Points) -> Points:
-    """The rotation about the origin that brings a pose nearest to another (Kabsch)."""
+    """Return a pose rotated about the origin to be nearest to another (Kabsch algorithm)."""
     left, _, right = np.linalg.svd(pose.T @ towards)
     flip = np.diag([1.0, 1.0, float(np.sign(np.linalg.det(left @ right)) or 1.0)])
     turned: Points = pose @ left @ flip @ right
     return turned
 
 
-# How a skeleton is looked at: which way is up, how large it is, which joints belong together.
-
-
-# From a recording's axes to right, up, towards the viewer; each is a rotation, so that no left
-# hand becomes a right one.
+# From a recording's axes to (right, up, towards the viewer). All are rotations, so that a left hand
+# stays a left hand.
 UP = {
     "y": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
     "y-down": ((1, 0, 0), (0, -1, 0), (0, 0, -1)),
@@ -59,8 +59,8 @@ UP = {
     "x": ((0, -1, 0), (1, 0, 0), (0, 0, 1)),
     "x-down": ((0, 1, 0), (-1, 0, 0), (0, 0, 1)),
 }
-# Cameras differ, and two sets give fractions of an image, which is not square: metres for SBU (its
-# authors' formula), and for MediaPipe's hands a picture of 4 to 3.
+# The axes of known sets. Two sets give fractions of an image that is not square: SBU is converted
+# to meters by its authors' formula, MediaPipe's hands assume an aspect ratio of 4:3.
 _KNOWN = {
     "fpha": np.diag((1, -1, -1)),
     "hand": np.diag((1, -1, -1)),
@@ -72,7 +72,7 @@ _KNOWN = {
 
 
 def turn_of(layout: Layout, up: str | None = None) -> NDArray[np.float64]:
-    """(3, 3): from a recording's axes to right, up, towards the viewer.
+    """Return the matrix (3, 3) from a recording's axes to right, up, towards the viewer.
 
     >>> turn_of(Layout("arm", ("shoulder",), (-1,)), up="y-down").tolist()
     [[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]]
@@ -83,7 +83,7 @@ def turn_of(layout: Layout, up: str | None = None) -> NDArray[np.float64]:
 
 
 def placed(frames: NDArray[np.float32], turn: NDArray[np.float64], grid: int) -> NDArray[np.int64]:
-    """(frames, joints * 3) whole numbers from -grid to grid: turned, centred, one scale for all.
+    """Return rotated, centered coordinates as integers from -grid to grid, (frames, joints * 3).
 
     >>> still = np.array([[[0, 0, 0], [2, 0, 0], [0, 1, 0]]], np.float32)
     >>> placed(still, np.eye(3), 1000)
@@ -97,7 +97,7 @@ def placed(frames: NDArray[np.float32], turn: NDArray[np.float64], grid: int) ->
 
 
 def branches(layout: Layout) -> list[int]:
-    """A number for each joint, the same along a finger or a limb; across people, for each person.
+    """Return a number for each joint: one per finger or limb, or per person if there are several.
 
     >>> branches(Layout("hand", ("wrist", "thumb", "thumb tip", "index"), (-1, 0, 1, 0)))
     [0, 1, 1, 2]
@@ -109,7 +109,7 @@ def branches(layout: Layout) -> list[int]:
 
 
 def _top(parents: tuple[int, ...], joint: int, *, forks: bool) -> int:
-    """Up along the bones to where they begin or, with ``forks``, part from others."""
+    """Return the joint where a chain of bones begins or, with ``forks``, leaves a fork."""
     chain = [joint]
     while (above := parents[chain[-1]]) >= 0 and above not in chain:  # bones may form a ring
         if forks and parents.count(above) > 1:

@@ -1,4 +1,4 @@
-"""What a network sees of a recording: places, how they change and differ, or of which waves."""
+"""The input of a network: chunked coordinates, velocities or bones, or their cosine transform."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ from ...limits import check_bytes, check_count
 from ...training.stacks import Forward
 from .layouts import Layout
 
-# Temporal chunking: a recording of any length becomes M averages per joint.
-
-
 CHUNKS = 32  # the paper's M
 
 
 def chunked(sequences: Sequence[NDArray[np.float32]], chunks: int = CHUNKS) -> NDArray[np.float32]:
-    """(frames, joints, 3) each -> (recordings, joints, chunks * 3).
+    """Average recordings of any length to a fixed number of chunks.
 
-    Frame t of T belongs to chunk ⌊tM/T⌋, and a chunk is the average of its frames. Where T < M
-    some chunks have none: those are interpolated linearly at their centre, (m + ½)T/M, between
-    the nearest frames. A joint's signal is its M averages one after another, x y z each.
+    Frame t of T belongs to chunk ⌊tM/T⌋, and a chunk is the mean of its frames. If T < M, some
+    chunks have no frame; they are interpolated linearly at their center, (m + ½)T/M. The channels
+    of a joint are its M means one after another, x y z each.
+
+    Args:
+        sequences: Recordings, (frames, joints, 3) each.
+        chunks: The number of chunks M.
+
+    Returns:
+        (recordings, joints, chunks * 3).
 
     >>> ramp = np.arange(4, dtype=np.float32).reshape(4, 1, 1) * np.ones((1, 1, 3), np.float32)
     >>> chunked([ramp], chunks=2)[0, 0]
@@ -61,10 +65,10 @@ def chunked(sequences: Sequence[NDArray[np.float32]], chunks: int = CHUNKS) -> N
 
     row, chunk = np.nonzero(~full)
     last = lengths[row] - 1
-    centre = np.minimum((chunk + 0.5) * lengths[row] / chunks, last)
-    before = np.floor(centre).astype(np.int64)
+    center = np.minimum((chunk + 0.5) * lengths[row] / chunks, last)
+    before = np.floor(center).astype(np.int64)
     after = np.minimum(before + 1, last)
-    weight = (centre - before)[:, None]
+    weight = (center - before)[:, None]
     means[row, chunk] = (1 - weight) * frames[first[row] + before] + weight * frames[
         first[row] + after
     ]
@@ -72,16 +76,14 @@ def chunked(sequences: Sequence[NDArray[np.float32]], chunks: int = CHUNKS) -> N
     return np.ascontiguousarray(by_joint).reshape(len(lengths), joints, chunks * axes)
 
 
-# Motion as a sum of waves: the cosine transform of what each joint does over its chunks.
-#
-# A weight on a chunk sees a joint at one moment. A weight on a coefficient sees one wave of the
-# whole motion: where it is on average, from where to where it goes, whether it comes back. A
-# dense network can make either out of the other; one that keeps a weight in a thousand cannot,
-# and is more accurate on waves (docs/results.md).
+# Discrete cosine transform (DCT-II) of each coordinate over its chunks. A weight on a chunk reads
+# one moment; a weight on a coefficient reads one frequency of the whole motion. A dense network can
+# compute one from the other. A network with one weight in a thousand cannot, and is more accurate
+# on coefficients (docs/results/choosing.md).
 
 
 def cosines(chunks: int) -> NDArray[np.float64]:
-    """(chunks, chunks): row k is half k waves over the chunks, rows orthonormal (the DCT-II).
+    """Return the orthonormal matrix (chunks, chunks) of the discrete cosine transform (DCT-II).
 
     >>> cosines(2).round(3).tolist()
     [[0.707, 0.707], [0.707, -0.707]]
@@ -89,28 +91,34 @@ def cosines(chunks: int) -> NDArray[np.float64]:
     True
     """
     k, m = np.arange(chunks)[:, None], np.arange(chunks)
-    waves = np.sqrt(2 / chunks) * np.cos(np.pi * (m + 0.5) * k / chunks)
-    waves[0] = np.sqrt(1 / chunks)
-    found: NDArray[np.float64] = waves
+    matrix = np.sqrt(2 / chunks) * np.cos(np.pi * (m + 0.5) * k / chunks)
+    matrix[0] = np.sqrt(1 / chunks)
+    found: NDArray[np.float64] = matrix
     return found
 
 
-def in_cosines(x: Tensor) -> Tensor:
-    """(…, chunks * 3), x y z of each chunk -> (…, chunks * 3), x y z of each coefficient.
+def cosine_transform(x: Tensor) -> Tensor:
+    """Return the discrete cosine transform over chunks.
+
+    Shapes: (…, chunks * 3), x y z of each chunk -> (…, chunks * 3), x y z of each coefficient.
 
     >>> still = torch.tensor([1.0, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3])        # at four moments
-    >>> in_cosines(still).round(decimals=3).tolist()[:6]
+    >>> cosine_transform(still).round(decimals=3).tolist()[:6]
     [2.0, 4.0, 6.0, 0.0, 0.0, 0.0]
     """
-    with torch.autocast(x.device.type, enabled=False):  # a rounded wave is not the wave
+    with torch.autocast(
+        x.device.type, enabled=False
+    ):  # in full precision: bfloat16 would distort the transform
         found: Tensor = x @ _by_axis(x.shape[-1] // 3, x.dtype, x.device)
     return found
 
 
 @functools.cache
 def _by_axis(chunks: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """(chunks * 3, chunks * 3): the transform, transposed, of x, y and z each. Kept, because a
-    captured graph cannot copy it from the host."""
+    """Return the transposed transform of x, y and z, (chunks * 3, chunks * 3).
+
+    It is cached, because a captured CUDA graph cannot copy it from the host.
+    """
     with torch.inference_mode(False):
         return torch.from_numpy(np.kron(cosines(chunks).T, np.eye(3))).to(device, dtype)
 
@@ -122,26 +130,30 @@ BASES = ("chunks", "cosines")
 
 @dataclass(frozen=True)
 class Channels:
-    """The kinds of channels of each joint, one after another: part of the saved model.
-
-    ``"coordinates"`` are as they come, x y z for each chunk. ``"velocity"`` is each chunk but the
-    first less the one before it, 3 channels fewer: nothing is made up for the first, so that no
-    channel is always zero. ``"bones"`` is a joint less its parent; a joint without a parent is
-    less the origin, the root's average place, so that the bones alone still say all there is.
-
-    In the basis ``"chunks"`` a channel is of one moment. In ``"cosines"`` it is of one wave over
-    all of them (`cosines`), slowest first; velocity, from moment to moment, has no place there.
+    """The channels that a network reads of each joint; stored with a model.
 
     Takes numpy arrays and tensors, (…, joints, chunks * 3) -> (…, joints, count(chunks)).
 
-    >>> arm = Layout("arm", ("shoulder", "hand"), parents=(-1, 0))
-    >>> channels = Channels.of(arm, ("velocity", "bones"))
-    >>> channels.count(chunks=2)
-    9
-    >>> x = np.array([[1, 1, 1, 2, 3, 4], [5, 5, 5, 7, 7, 7]], np.float32)   # both at two moments
-    >>> channels(x)
-    array([[1., 2., 3., 1., 1., 1., 2., 3., 4.],
-           [2., 2., 2., 4., 4., 4., 5., 4., 3.]], dtype=float32)
+    Args:
+        parents: The parent of each joint, -1 for none.
+        kinds: One or more of "coordinates" (x y z of each chunk), "velocity" (the difference to
+            the chunk before, for all chunks but the first) and "bones" (the difference to the
+            parent joint; a joint without a parent keeps its coordinates).
+        basis: "chunks" for moments in time, or "cosines" for coefficients of the discrete cosine
+            transform, lowest frequency first. "cosines" does not allow "velocity".
+
+    Raises:
+        TrellisError: A kind or the basis is unknown, or they do not fit together.
+
+    Example:
+        >>> arm = Layout("arm", ("shoulder", "hand"), parents=(-1, 0))
+        >>> channels = Channels.of(arm, ("velocity", "bones"))
+        >>> channels.count(chunks=2)
+        9
+        >>> x = np.array([[1, 1, 1, 2, 3, 4], [5, 5, 5, 7, 7, 7]], np.float32)  # two chunks
+        >>> channels(x)
+        array([[1., 2., 3., 1., 1., 1., 2., 3., 4.],
+               [2., 2., 2., 4., 4., 4., 5., 4., 3.]], dtype=float32)
     """
 
     parents: tuple[int, ...]
@@ -172,13 +184,13 @@ class Channels:
     def of(
         cls, layout: Layout, kinds: Sequence[str] = COORDINATES, basis: str = BASES[0]
     ) -> Channels:
-        """Channels of these ``kinds``, in this order, for the bones of a layout."""
+        """Return channels of these ``kinds``, in this order, for a layout."""
         if isinstance(kinds, str):
             raise TrellisError(f"channels are {kinds!r}: give a list of kinds, ({kinds!r},)")
         return cls(tuple(layout.parents), tuple(kinds), basis)
 
     def count(self, chunks: int) -> int:
-        """How many channels a joint has."""
+        """Return the number of channels of a joint."""
         return sum(3 * (chunks - 1 if kind == "velocity" else chunks) for kind in self.kinds)
 
     @overload
@@ -186,7 +198,7 @@ class Channels:
     @overload
     def __call__(self, x: NDArray[Any]) -> NDArray[Any]: ...
     def __call__(self, x: Tensor | NDArray[Any]) -> Tensor | NDArray[Any]:
-        """(…, joints, chunks * 3) -> (…, joints, count(chunks)), of the same type."""
+        """Return the channels of recordings, as the same type of array."""
         if x.ndim < 2 or x.shape[-2] != len(self.parents) or x.shape[-1] % 3 or not x.shape[-1]:
             raise TrellisError(
                 f"recordings of the shape {tuple(x.shape)}: channels are made of (…, "
@@ -196,7 +208,7 @@ class Channels:
             found: NDArray[Any] = self(torch.tensor(np.ascontiguousarray(x))).numpy()
             return found
         if self.basis == "cosines":
-            x = in_cosines(x)
+            x = cosine_transform(x)
         if self.kinds == COORDINATES:
             return x
         return torch.cat([self._channels(kind, x) for kind in self.kinds], dim=-1)
@@ -206,14 +218,13 @@ class Channels:
             return x
         if kind == "velocity":
             return x[..., 3:] - x[..., :-3]
-        # Views rather than an index of parents: an index would be copied from the host, which a
-        # captured graph cannot do.
+        # Slices, not an index tensor: a captured CUDA graph cannot copy an index from the host.
         joints = [x[..., j : j + 1, :] for j in range(len(self.parents))]
         ends = zip(joints, self.parents, strict=True)
         bones = [joint - joints[p] if p >= 0 else joint for joint, p in ends]
         return torch.cat(bones, dim=-2)
 
 
-def seeing(channels: Channels, forward: Forward) -> Forward:
-    """A stack's function of places, for networks that see these channels of them."""
+def reading_channels(channels: Channels, forward: Forward) -> Forward:
+    """Return the function of a stack that takes coordinates, for networks with these channels."""
     return lambda weights, places: forward(weights, channels(places))

@@ -1,4 +1,4 @@
-"""How well a network tells classes apart, and which it takes for which."""
+"""Accuracy and confusions of a network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Confusion:
-    """``count`` of the ``of`` recordings of one class were taken for another."""
+    """A confusion: ``count`` of ``of`` recordings of class ``truth`` were predicted as another."""
 
     truth: str
     taken_for: str
@@ -24,7 +24,7 @@ class Confusion:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """A confusion matrix, (classes, classes): rows are what is, columns what was said.
+    """A confusion matrix (classes, classes): rows are true classes, columns predictions.
 
     >>> found = Evaluation.of(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1]), ["wave", "point"])
     >>> found.top1, found.mean_class
@@ -38,38 +38,39 @@ class Evaluation:
 
     @classmethod
     def of(cls, labels: Integers, said: Integers, classes: Sequence[str]) -> Evaluation:
-        """From the class of each recording and the class that was said."""
+        """Return the evaluation of predictions ``said`` for recordings with these labels."""
         count = len(classes)
         cells = np.bincount(labels * count + said, minlength=count * count)
         return cls(tuple(classes), cells.reshape(count, count).astype(np.int64))
 
     @property
     def recordings(self) -> int:
+        """The number of recordings."""
         return int(self.matrix.sum())
 
     @property
     def top1(self) -> float:
-        """The share of recordings that are named right."""
+        """The share of recordings that are predicted correctly."""
         return float(np.trace(self.matrix) / self.matrix.sum())
 
     @property
     def counts(self) -> Integers:
-        """Recordings of each class."""
+        """The number of recordings of each class."""
         return self.matrix.sum(axis=1)  # type: ignore[no-any-return]
 
     @property
     def mean_class(self) -> float:
-        """The mean of the classes' own shares; a class without recordings has none."""
+        """The mean accuracy over classes that have recordings."""
         seen = self.counts > 0
         return float((np.diag(self.matrix)[seen] / self.counts[seen]).mean())
 
     def accuracy(self, label: int) -> float | None:
-        """The share of the recordings of one class that are named right."""
+        """Return the accuracy of one class; None if it has no recordings."""
         count = int(self.counts[label])
         return int(self.matrix[label, label]) / count if count else None
 
     def confusions(self) -> list[Confusion]:
-        """Which class is taken for which, most often first; then the larger share of its class."""
+        """Return all confusions, most frequent first, then by their share of the class."""
         rows, columns = np.nonzero(self.matrix * (1 - np.eye(len(self.classes), dtype=np.int64)))
         found = [
             Confusion(
@@ -83,7 +84,7 @@ class Evaluation:
         return sorted(found, key=lambda c: (-c.count, -c.count / c.of, c.truth, c.taken_for))
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the figures as JSON can hold them."""
         return {
             "recordings": self.recordings,
             "top1": self.top1,

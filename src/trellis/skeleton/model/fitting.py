@@ -1,4 +1,4 @@
-"""Training a recogniser, and tuning one that was pruned."""
+"""Train a recognizer, or fine-tune a pruned one."""
 
 from __future__ import annotations
 
@@ -16,27 +16,31 @@ from ...masks import Masks, weights_hash
 from ...masks.masks import carried_masks
 from ...training import Recipe, Teachers, Training, Weights, forward_of, run, stack, unstack
 from ...training.batches import Feed
-from ...training.distillation import check_teaching
+from ...training.distillation import check_distillation
 from ...training.provenance import hardware, versions
 from ..data.augmentation import Augmentation, Augmenter
 from ..data.dataset import Fold, Indices, Skeletons
-from ..data.representation import seeing
+from ..data.representation import reading_channels
 from .evaluation import Evaluation
 from .gcn import GCN
 from .narrow import narrowed
 from .recognizer import Recogniser
 
-# Recognisers that teach another one: it learns from what they say of a recording, too.
-
 
 @dataclass(frozen=True, eq=False)
 class Teaching:
-    """Trained ``teachers``; ``weight`` is the share of the loss that comes from them rather than
-    from the labels, ``temperature`` how much their answers are flattened.
+    """Distillation from trained recognizers.
 
-    They see what the student sees: the same joints, chunks and normalisation, as models have that
-    were made one of the other, or on the same recordings. What channels they make of that, and how
-    large they are, is their own.
+    Teachers must have the same classes, joints, chunks and normalization as the student. Their
+    size and channels may differ.
+
+    Args:
+        teachers: Recognizers of one architecture; their probabilities are averaged.
+        weight: Share of the loss that comes from the teachers; the rest comes from the labels.
+        temperature: Divisor of the logits of teachers and student.
+
+    Raises:
+        TrellisError: There are no teachers, their architectures differ, or a value is out of range.
     """
 
     teachers: Sequence[Recogniser]
@@ -44,28 +48,32 @@ class Teaching:
     temperature: float = 2.0
 
     def __post_init__(self) -> None:
-        check_teaching(self.weight, self.temperature)
+        check_distillation(self.weight, self.temperature)
         if not self.teachers:
-            raise TrellisError("there are no teachers: give one model or several")
+            raise TrellisError("expected at least one teacher, got none")
         first = self.teachers[0]
         for other in self.teachers[1:]:
             if _form(other) != _form(first):
                 raise TrellisError(
-                    "teachers of different architectures or channels cannot teach together: "
+                    "expected teachers of one kind, got different architectures or channels: "
                     f"{_form(first)} and {_form(other)}"
                 )
 
     def of(self, student: Recogniser, device: torch.device | str) -> Teachers:
-        """As the student's training takes them."""
+        """Return the teachers for the training of a student.
+
+        Raises:
+            TrellisError: A teacher does not fit the student.
+        """
         for teacher in self.teachers:
             _check_alike(teacher, student)
         models = [bare(teacher.model) for teacher in self.teachers]
         weights = {name: weight.to(device) for name, weight in stack(models).items()}
-        forward = seeing(self.teachers[0].channels, forward_of(models[0].to(device)))
+        forward = reading_channels(self.teachers[0].channels, forward_of(models[0].to(device)))
         return Teachers(forward, weights, self.weight, self.temperature)
 
     def to_dict(self) -> dict[str, Any]:
-        """What a student's result depends on, as JSON holds it."""
+        """Return the settings and the hashes of the teachers, as JSON can hold them."""
         return {
             "weight": self.weight,
             "temperature": self.temperature,
@@ -74,7 +82,7 @@ class Teaching:
 
 
 def bare(model: GCN) -> GCN:
-    """A copy whose masks, if it has any, are zeros for good."""
+    """Return a copy with its masks baked in."""
     found = copy.deepcopy(model)
     masks = carried_masks(found)
     if masks is not None:
@@ -87,7 +95,7 @@ def _form(teacher: Recogniser) -> dict[str, Any]:
 
 
 def _check_alike(teacher: Recogniser, student: Recogniser) -> None:
-    """Refuse a teacher that does not see or name what the student does."""
+    """Raise if a teacher has other inputs or classes than the student."""
     for what, own, wanted in (
         ("classes", teacher.classes, student.classes),
         ("joints", teacher.layout.joints, student.layout.joints),
@@ -96,9 +104,9 @@ def _check_alike(teacher: Recogniser, student: Recogniser) -> None:
     ):
         if own != wanted:
             raise TrellisError(
-                f"a teacher has other {what} than its student, {own!r:.100} and not "
-                f"{wanted!r:.100}: teach by a model that was trained on the same recordings, with "
-                "the same --chunks, --frame and --size"
+                f"a teacher has other {what} than its student: expected {wanted!r:.100}, got "
+                f"{own!r:.100}; give a teacher that was trained on the same recordings, with the "
+                "same chunks, frame and size"
             )
 
 
@@ -118,14 +126,31 @@ def fit(
     checkpoint: Path | None = None,
     watch: Callable[[Training], None] | None = None,
 ) -> Recogniser:
-    """Train a recogniser's network in place on a fold, and return it with a longer history.
+    """Train a recognizer's network on a fold, in place.
 
-    Masks stay as they are: only kept connections (and biases) are touched. ``tune`` takes the
-    recipe's rate and length for tuning; ``augmentation`` shows the network variants of the
-    recordings, in place of the recipe's noise; ``teaching`` lets it learn from other models as well
-    as from labels; ``about`` is what else the history should say. With
-    ``checkpoint`` a training that was killed goes on where it stopped and ends the same, bit for
-    bit; that file is the caller's to remove.
+    Masks stay: only kept connections and biases are trained.
+
+    Args:
+        recogniser: The recognizer.
+        data: The recordings.
+        fold: Which of them to train and to test on.
+        recipe: Epochs, learning rates and so on.
+        seed: The seed of noise and augmentation.
+        tune: Whether to use the recipe's settings for fine-tuning.
+        device: Where to train.
+        precision: "fp32", "tf32" (GPUs only) or "bf16".
+        augmentation: Random variants of the recordings, in place of the recipe's noise.
+        teaching: Distillation from other recognizers.
+        about: Further facts for the history.
+        checkpoint: A file for checkpoints. The same call then continues a training that was
+            killed, with the same result. The caller removes the file.
+        watch: Called with the training after every epoch.
+
+    Returns:
+        The recognizer with one more step in its history.
+
+    Raises:
+        TrellisError: Arguments do not fit together, or training diverged.
     """
     labels = recogniser.labels(data)
     for part, chosen in (("train", fold.train), ("test", fold.test)):
@@ -154,7 +179,7 @@ def fit(
         if narrow is not None and kept is not None:
             weights, kept, forward = narrow.narrow(weights), narrow.narrow(kept), narrow.forward()
         training = Training(
-            seeing(recogniser.channels, forward),
+            reading_channels(recogniser.channels, forward),
             weights,
             x.to(device),
             torch.from_numpy(labels[fold.train]).to(device),
@@ -206,7 +231,7 @@ def feed_of(
     seeds: Sequence[int],
     device: torch.device | str,
 ) -> Feed | None:
-    """What shows a stack of networks like this one variants of its recordings."""
+    """Return the data augmentation for a stack of networks like this one; None for none."""
     if augmentation is None:
         return None
     place = torch.device(device)
@@ -214,19 +239,19 @@ def feed_of(
 
 
 def evaluated(recogniser: Recogniser, data: Skeletons, chosen: Indices) -> Evaluation:
-    """How well it names the ``chosen`` recordings of ``data``."""
+    """Return the evaluation on the ``chosen`` recordings of ``data``."""
     labels = recogniser.labels(data)[chosen]
     said = recogniser.probabilities([data.sequences[i] for i in chosen]).argmax(axis=1)
     return Evaluation.of(labels, said, recogniser.classes)
 
 
 def metrics(recogniser: Recogniser, data: Skeletons, fold: Fold) -> dict[str, Any]:
-    """Top-1 and mean-class accuracy on the test recordings, top-1 on those trained on."""
+    """Return top-1 and mean-class accuracy on test recordings, and top-1 on training ones."""
     test = evaluated(recogniser, data, fold.test)
     train = evaluated(recogniser, data, fold.train)
     return {"top1": test.top1, "mean_class": test.mean_class, "train_top1": train.top1}
 
 
 def _stacked(masks: Masks | None) -> Weights | None:
-    """Masks of a stack of one."""
+    """Return the masks of a stack of one network."""
     return None if masks is None else {name: mask[None] for name, mask in masks.items()}

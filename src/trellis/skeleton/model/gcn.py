@@ -14,7 +14,7 @@ from ...limits import check_bytes
 from ...saving.model import registered
 from .gpu import fast_logits
 
-# Many GCNs at once: the same function as `GCN.forward`, as few and large products as possible.
+# The function of `GCN.forward` for a stack of networks, with few and large matrix products.
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "abs": torch.abs}
@@ -24,17 +24,17 @@ def stacked_block(
     attention: Tensor, convolution: Tensor, bias: Tensor | None, combine: str, activation: str,
     x: Tensor,
 ) -> Tensor:  # fmt: skip
-    """One block of N networks.
+    """Return the output of one block of N networks.
 
     attention (N, K, U, V), convolution (N, K or 1, C, F), bias (N, width), x (N, B, V, C)
-    -> (N, K, U, B, F), or (N, 1, U, B, F) for summed heads: batch behind nodes, so that every
-    product reads its operands as they lie.
+    -> (N, K, U, B, F), or (N, 1, U, B, F) for summed heads. The batch follows the nodes, so that
+    products need no transposed copies.
     """
     networks, heads, nodes, _ = attention.shape
     _, batch, _, channels = x.shape
     filters = convolution.shape[-1]
     kernels = convolution.shape[1]
-    if channels <= filters:  # joints are mixed where their signal is smaller
+    if channels <= filters:  # mix joints first, where the signal is smaller
         columns = x.permute(0, 2, 1, 3).reshape(networks, nodes, batch * channels)
         mixed = torch.bmm(attention.reshape(networks, heads * nodes, nodes), columns)
         rows = mixed.reshape(networks * kernels, -1, channels)
@@ -53,7 +53,7 @@ def stacked_block(
 
 
 def stacked_dense(weight: Tensor, bias: Tensor | None, hidden: Tensor) -> Tensor:
-    """(N, classes, U * K * F) on (N, K, U, B, F) -> (N, B, classes)."""
+    """Return the logits: (N, classes, U * K * F) on (N, K, U, B, F) -> (N, B, classes)."""
     networks, heads, nodes, batch, filters = hidden.shape
     classes = weight.shape[1]
     by_unit = weight.reshape(networks, classes, nodes, heads, filters).permute(0, 3, 2, 4, 1)
@@ -68,7 +68,7 @@ def stacked_gcn(
     weights: Mapping[str, Tensor], x: Tensor, blocks: int, combine: str, activation: str,
     edges: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    """(N, B, V, C) -> (N, B, classes), for weights by the names of a `GCN`'s parameters."""
+    """Return the logits of a stack, (N, B, V, C) -> (N, B, classes), for weights by name."""
     first = weights["blocks.0.attention"], weights["blocks.0.convolution"]
     plain = blocks == 1 and combine == "concat" and edges is None and "dense.bias" not in weights
     if plain and len(first[0][0]) == len(first[1][0]):
@@ -92,18 +92,16 @@ def stacked_gcn(
 
 @registered("GCN")
 class GCN(nn.Module):
-    r"""Learned attention over joints, a convolution per head, a dense layer: one page.
+    r"""The paper's graph convolutional network with learned attention over joints.
 
     A block maps node signals :math:`U^\top` (nodes × channels), for heads k = 1 … K, to
 
     .. math::  f(A^k \, U^\top \, W^k)
 
     with attention :math:`A^k` (nodes × nodes), convolution :math:`W^k` (channels × filters), and
-    f the ReLU (the paper's, ``activation="relu"``) or the absolute value (``"abs"``), with which a
-    unit answers to a motion and to its opposite, and small networks were more accurate on most of
-    the recordings that we held out (docs/results/choosing.md). Heads are concatenated (the
-    default), or summed before f as in the paper's text; ``shared`` uses one convolution for all
-    heads; ``blocks`` are stacked; the dense layer reads all that the last one gives.
+    f the ReLU (as in the paper) or the absolute value, with which small networks were more accurate
+    on most recordings held out (docs/results/choosing.md). A dense layer reads the output of the
+    last block.
 
     Shapes: (batch, nodes, channels) -> (batch, classes).
 
@@ -115,17 +113,33 @@ class GCN(nn.Module):
     dense                 (classes, heads · nodes · filters)          45 × 43,008
     =================  =============================================  =========================
 
-    >>> gcn = GCN(nodes=21, channels=96, classes=45)
-    >>> sum(weight.numel() for weight in gcn.parameters())
-    2139024
-    >>> gcn(torch.zeros(2, 21, 96)).shape
-    torch.Size([2, 45])
+    Args:
+        nodes: The number of joints.
+        channels: Input channels of each joint.
+        classes: The number of classes.
+        heads: The number of heads K.
+        filters: Filters of each head.
+        blocks: The number of blocks.
+        shared: Whether all heads share one convolution.
+        combine: "concat" to concatenate heads, or "sum" to sum them before f, as in the paper's
+            text.
+        bias: Whether blocks and dense layer have biases.
+        adjacency: The initial attention of every head, (nodes, nodes) or (heads, nodes, nodes).
+            None starts from random attention.
+        edges: What ``adjacency`` means. "limit": attention exists only where it is not 0; other
+            entries count as connections that are never live. "start": training may add edges.
+            "fixed": attention is a constant, which is neither trained, pruned nor counted.
+        activation: "relu" or "abs".
 
-    ``adjacency`` (nodes × nodes, or heads × nodes × nodes) is where every head's attention starts.
-    ``edges`` says what becomes of it: with ``"limit"`` there is no edge where it is zero, and none
-    is learnt; with ``"start"`` training may add some; with ``"fixed"`` it stays as it was
-    handcrafted, a constant that is neither trained, pruned nor counted. Under ``"limit"`` the
-    attention keeps its shape: entries that are no edges count as connections that never live.
+    Raises:
+        TrellisError: An argument is out of range.
+
+    Example:
+        >>> gcn = GCN(nodes=21, channels=96, classes=45)
+        >>> sum(weight.numel() for weight in gcn.parameters())
+        2139024
+        >>> gcn(torch.zeros(2, 21, 96)).shape
+        torch.Size([2, 45])
     """
 
     def __init__(
@@ -149,11 +163,13 @@ class GCN(nn.Module):
         for name, size in sizes.items():
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise TrellisError(f"{name}={size!r} is not a whole number from 1 up")
-        if torch.get_default_device().type != "meta":  # there sizes take no memory
+        if torch.get_default_device().type != "meta":  # on meta, sizes take no memory
             _check_sizes(shared=shared, concat=combine == "concat", **sizes)
         if combine not in ("concat", "sum"):
             raise TrellisError(f"combine={combine!r} is unknown: 'concat' or 'sum'")
-        if activation not in tuple(ACTIVATIONS):  # a file may hold what is no key
+        if activation not in tuple(
+            ACTIVATIONS
+        ):  # a tuple: a damaged file may hold an unhashable value
             raise TrellisError(
                 f"activation={activation!r} is unknown: {' or '.join(map(repr, ACTIVATIONS))}"
             )
@@ -174,12 +190,12 @@ class GCN(nn.Module):
         self.dense = nn.Linear(nodes * width, classes, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, nodes, channels) -> (batch, classes)."""
+        """Return the logits, (batch, nodes, channels) -> (batch, classes)."""
         logits: Tensor = self.dense(self.blocks(x).flatten(1))
         return logits
 
     def stacked(self, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
-        """Many networks like this one: (networks, batch, nodes, channels) -> (…, classes)."""
+        """Return the logits of a stack, (networks, batch, nodes, channels) -> (…, classes)."""
         edges: Any = self.blocks[0].edges
         held = {
             name: constant.expand(len(x), *constant.shape)
@@ -192,14 +208,14 @@ class GCN(nn.Module):
         )
 
     def described(self) -> dict[str, Any]:
-        """What a saved model says of its architecture; its edges lie among the tensors."""
+        """Return the architecture for a saved model; its edges are stored among the tensors."""
         block: Any = self.blocks[0]
         held = "attention" in dict(block.named_buffers(recurse=False))
         return self.sizes | {"limited": block.edges is not None, "fixed": held}
 
     @classmethod
     def rebuilt(cls, description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GCN:
-        """The inverse of `described`, for tensors by the names of a GCN's parameters."""
+        """Return the network of a description and its tensors; the inverse of `described`."""
         sizes = dict(description)
         limited, fixed = sizes.pop("limited"), sizes.pop("fixed")
         if f"blocks.{int(sizes['blocks']) - 1}.attention" not in tensors:
@@ -207,7 +223,7 @@ class GCN(nn.Module):
         gcn = cls(**sizes)
         for block in gcn.blocks:
             assert isinstance(block, Block)
-            like = block.attention  # torch.empty_like would import a computer algebra, on meta
+            like = block.attention  # torch.empty_like would import sympy, on meta
             if limited:
                 block.edges = torch.empty(like.shape, dtype=like.dtype)
             if fixed:
@@ -224,12 +240,14 @@ class Block(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         self.combine, self.activation = combine, activation
-        # Random, so that every connection has its chance (an identity to start from would take
-        # the whole budget of magnitude pruning), and small, so that training decides what is large.
+        # Random and small, so that training decides which connections are large. Magnitude pruning
+        # would spend its whole budget on an initial identity.
         attention = torch.empty(heads, nodes, nodes)
         kernels = 1 if shared else heads
         convolution = torch.empty(kernels, channels, filters)
-        if not attention.is_meta:  # where weights come from a file, to draw some takes a second
+        if (
+            not attention.is_meta
+        ):  # on meta, weights come from a file; drawing them would take a second
             attention = torch.randn(attention.shape) / nodes
         if graph is not None:
             attention = graph * (1 + 0.1 * torch.randn(heads, nodes, nodes))
@@ -246,15 +264,16 @@ class Block(nn.Module):
             self.hold(graph.clone())
 
     def hold(self, attention: Tensor) -> None:
-        """Make the attention this constant."""
+        """Replace the attention by a constant."""
         del self.attention
         self.register_buffer("attention", attention)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the output of the block, (batch, nodes, channels) -> (batch, nodes, width)."""
         attention = self.attention if self.edges is None else self.attention * self.edges
         shared = len(self.convolution) == 1
         channels, filters = self.convolution.shape[1:]
-        if channels <= filters:  # joints are mixed where their signal is smaller
+        if channels <= filters:  # mix joints first, where the signal is smaller
             mixed = torch.einsum("kuv,bvc->bukc", attention, x)
             if shared:
                 signal = mixed @ self.convolution[0]

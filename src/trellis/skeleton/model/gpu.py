@@ -1,4 +1,4 @@
-"""Which kernels, if any, run a stack of GCNs: a matter of its sizes, the precision and the GPU."""
+"""GPU kernels for a stack of GCNs, selected by sizes, precision and GPU."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def two_parts(channels: int) -> dict[str, int]:
 
 
 _HALF = torch.bfloat16
-_HEADS = 2  # a program of the forward kernel sums over so many heads
-_GROUPS = 3  # a head's nodes are shared out to so many programs of the backward kernel
-_SPLITS = 16  # the attention's gradient is summed in so many parts
+_HEADS = 2  # heads that a program of the forward kernel sums over
+_GROUPS = 3  # programs of the backward kernel that share a head's nodes
+_SPLITS = 16  # parts in which the attention's gradient is summed
 
 
 class Fused(torch.autograd.Function):
@@ -125,9 +125,9 @@ class Fused(torch.autograd.Function):
 # largest sum of |attention| in a row, and so on).
 
 
-_halves_HEADS = 2  # a program of the forward kernel sums over so many heads
-_halves_GROUPS = 3  # a head's nodes are shared out to so many programs of the backward kernel
-_halves_SPLITS = 16  # the attention's gradient is summed in so many parts
+_halves_HEADS = 2  # heads that a program of the forward kernel sums over
+_halves_GROUPS = 3  # programs of the backward kernel that share a head's nodes
+_halves_SPLITS = 16  # parts in which the attention's gradient is summed
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ class Halved(torch.autograd.Function):
         splits = -(-heads // _halves_HEADS)
         parts = x.new_empty(networks, splits, batch, power(classes))
         launch = launches.logits
-        if pairs and channels * filters > 96 * 128:  # there is no room for the next tile beside
+        if pairs and channels * filters > 96 * 128:  # the next tile does not fit beside it
             launch = replace(launch, stages=1)
         pair_logits_kernel[(networks, -(-batch // launch.rows), splits)](
             *z, *w, *d, factors, parts, heads, nodes, batch, classes, _halves_HEADS, C=channels,
@@ -393,7 +393,7 @@ def _runs(
             )
             torch.autograd.grad(logits.sum(), attention)
             torch.cuda.synchronize(device)
-    except torch.OutOfMemoryError:  # which says nothing of the kernels
+    except torch.OutOfMemoryError:  # not an error of the kernels
         raise
     except Exception as error:  # Triton's errors have no class in common
         warnings.warn(

@@ -1,9 +1,8 @@
-"""Only what is there: GCNs without the heads, filters and channels that masks have emptied.
+"""GCNs without the heads, filters and channels that masks have emptied.
 
-A network that keeps a connection in a thousand keeps a tenth of its filters. A CPU multiplies by
-all of them, mostly by zeros; without them it tunes the same network in about an
-eighth of the time (bench/narrow.py). The kernels for GPUs want filters by the dozen, and have time
-to spare.
+A network that keeps one connection in a thousand uses a tenth of its filters. Without the others,
+fine-tuning takes about an eighth of the time on a CPU (bench/narrow.py). GPUs train whole networks,
+because their kernels need filters in multiples of 16.
 """
 
 from __future__ import annotations
@@ -15,20 +14,23 @@ import torch
 from torch import Tensor
 
 from ...training import Forward, Weights
-from ...training.stack_pruning import Chooses, Stacked
+from ...training.stack_pruning import Selector, Stacked
 from .gcn import GCN
 
 _ATTENTION, _CONVOLUTION, _DENSE = "blocks.0.attention", "blocks.0.convolution", "dense.weight"
-_LITTLE = 0.9  # of the multiplications: from there down it pays to do without the others
+_LITTLE = 0.9  # train narrow networks if they need at most this share of the multiplications
 
 
 @dataclass(frozen=True, eq=False)
 class Narrow:
-    """What is used of a stack of networks like ``model``, and where that lies in the whole.
+    """The used parts of a stack of networks like ``model``, and their places in the whole.
 
-    ``places[name]`` (networks, …) has the shape of a narrow parameter, and is for each of its
-    entries that of the whole one, counted flat. ``units`` (networks, units) are the same for what
-    classes are read from. Narrow networks see these ``channels`` (channels,).
+    Args:
+        model: A network of the stack's architecture.
+        places: For each parameter, the flat indices of the narrow entries in the whole parameter.
+            They have the shape of the narrow parameter, (networks, …).
+        units: The units that the dense layer of the narrow networks reads, (networks, units).
+        channels: The input channels of the narrow networks, (channels,).
     """
 
     model: GCN
@@ -38,9 +40,10 @@ class Narrow:
 
     @classmethod
     def of(cls, model: GCN, masks: Mapping[str, Tensor]) -> Narrow | None:
-        """All that any of a stack of ``masks``, (networks, …) each, keeps. None for networks that
-        cannot be narrowed: of several blocks, with summed heads, shared convolutions, biases, or
-        edges that are given.
+        """Return the parts that any network of the stack uses by its ``masks``, (networks, …).
+
+        Returns None for networks with several blocks, summed heads, shared convolutions, biases or
+        given edges.
 
         >>> gcn = GCN(nodes=2, channels=6, classes=2, heads=3, filters=4)
         >>> weights = {name: weight[None] for name, weight in gcn.named_parameters()}
@@ -86,24 +89,24 @@ class Narrow:
 
     @property
     def share(self) -> float:
-        """How many multiplications of the convolution are left, of all."""
+        """The share of the convolution's multiplications that are left."""
         places = self.places[_CONVOLUTION]
         return places[0].numel() / self.model.get_parameter(_CONVOLUTION).numel()
 
     def alike(self) -> GCN:
-        """An untrained network of the narrow size."""
+        """Return an untrained network of the narrow size."""
         _, heads, channels, filters = self.places[_CONVOLUTION].shape
         return GCN(**self.model.sizes | {"heads": heads, "channels": channels, "filters": filters})
 
     def narrow(self, stack: Mapping[str, Tensor]) -> Weights:
-        """The narrow part of whole parameters, masks, averages: (networks, …) each."""
+        """Return the narrow part of whole parameters, masks or averages, (networks, …) each."""
         return {
             name: stack[name].flatten(1).gather(1, places.flatten(1)).view(places.shape)
             for name, places in self.places.items()
         }
 
     def whole(self, stack: Mapping[str, Tensor]) -> Weights:
-        """Whole ones with these inside, and zero elsewhere."""
+        """Return whole tensors that hold the narrow ones, and zeros elsewhere."""
         found = {}
         for name, parameter in self.model.named_parameters():
             given, places = stack[name].flatten(1), self.places[name].flatten(1)
@@ -112,12 +115,12 @@ class Narrow:
         return found
 
     def forward(self) -> Forward:
-        """A stack's function of whole inputs for narrow weights."""
+        """Return the function of the narrow stack, which takes whole inputs."""
         return lambda weights, x: self.model.stacked(weights, x[..., self.channels])
 
 
 def narrowed(model: GCN, masks: Mapping[str, Tensor], device: torch.device | str) -> Narrow | None:
-    """What to train of a stack with these masks, if not all of it."""
+    """Return the parts to train of a stack with these masks; None for all of it."""
     if torch.device(device).type != "cpu":
         return None
     narrow = Narrow.of(model, masks)
@@ -125,8 +128,12 @@ def narrowed(model: GCN, masks: Mapping[str, Tensor], device: torch.device | str
 
 
 def _used(rows: Tensor) -> Tensor:
-    """(…, n) bool -> (…, the most that any row uses): which those are, in order. A row that uses
-    fewer has others as well, that it does not use.
+    """Return the indices of the True entries of each row, in order.
+
+    All rows get as many indices as the row with the most True entries: rows with fewer are filled
+    with indices of False entries.
+
+    Shapes: (…, n) -> (…, most).
 
     >>> _used(torch.tensor([[True, False, True], [False, False, True]])).tolist()
     [[0, 2], [0, 2]]
@@ -138,15 +145,19 @@ def _used(rows: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Inside:
-    """What `chooser` of a narrow network chooses, for a stack that is a part of larger ones: their
-    ``sizes`` are what a schedule's shares are of."""
+    """The `Selector` of narrow networks, with the ``sizes`` of the whole networks.
+
+    A schedule counts its sparsity in connections of the whole networks.
+    """
 
     sizes: Mapping[str, int]
-    choose: Chooses
+    select: Selector
 
     @property
     def least(self) -> int:
-        return self.choose.least
+        """The smallest budget for which a selection exists inside every larger one."""
+        return self.select.least
 
     def __call__(self, worth: Stacked, kept: Stacked, budgets: Sequence[int]) -> dict[str, Tensor]:
-        return self.choose(worth, kept, budgets)
+        """Return masks that keep ``budgets[i]`` of the kept connections of network i."""
+        return self.select(worth, kept, budgets)

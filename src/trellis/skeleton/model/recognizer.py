@@ -1,4 +1,4 @@
-"""Everything that it takes to name the action in a recording: the network and what it expects."""
+"""A network with the preparation of its inputs, which names the action in a recording."""
 
 from __future__ import annotations
 
@@ -31,22 +31,29 @@ _BATCH = 600
 
 @dataclass(frozen=True, eq=False)
 class Recogniser:
-    """A GCN with the chunking and normalisation of its inputs, its classes and its joints.
+    """A GCN with everything that is needed to apply it to a recording.
 
-    ``kinds`` are the channels that it sees of each joint (`Channels`): places, velocity, bones;
-    ``basis`` is whether those are of moments (``"chunks"``) or of waves over all (``"cosines"``).
+    Args:
+        model: The network.
+        chunks: The number of chunks that a recording is averaged to.
+        normalisation: The normalization of the chunked coordinates.
+        classes: The names of the classes.
+        layout: The skeleton.
+        history: What was done to the network, oldest first: dictionaries with a ``step``
+            ("train", "prune", "tune", "shrink") and its settings and metrics.
+        kinds: The channels of each joint (`Channels`): "coordinates", "velocity", "bones".
+        basis: "chunks" for moments in time, or "cosines" for the discrete cosine transform.
 
-    A recording made tomorrow is treated as those it was trained on, because all of that is saved
-    with the weights. ``history`` is what was done to the network, oldest first: dictionaries with
-    a ``step`` (``"train"``, ``"prune"``, ``"tune"``) and whatever is known of it (data, recipe,
-    metrics, options).
+    Raises:
+        TrellisError: The network does not fit the classes, joints or channels.
 
-    >>> arm = Layout("arm", ("shoulder", "elbow", "hand"), parents=(-1, 0, 1))
-    >>> gcn = GCN(nodes=3, channels=4 * 3, classes=2, heads=2, filters=5)
-    >>> recogniser = Recogniser(gcn, 4, Normalisation((0,), 1.0), ("wave", "point"), arm)
-    >>> moving = np.zeros((50, 3, 3), np.float32)      # frames, joints, coordinates
-    >>> recogniser.inputs([moving]).shape, recogniser.probabilities([moving]).shape
-    ((1, 3, 12), (1, 2))
+    Example:
+        >>> arm = Layout("arm", ("shoulder", "elbow", "hand"), parents=(-1, 0, 1))
+        >>> gcn = GCN(nodes=3, channels=4 * 3, classes=2, heads=2, filters=5)
+        >>> recogniser = Recogniser(gcn, 4, Normalisation((0,), 1.0), ("wave", "point"), arm)
+        >>> moving = np.zeros((50, 3, 3), np.float32)      # frames, joints, coordinates
+        >>> recogniser.inputs([moving]).shape, recogniser.probabilities([moving]).shape
+        ((1, 3, 12), (1, 2))
     """
 
     model: GCN
@@ -80,12 +87,16 @@ class Recogniser:
 
     @property
     def channels(self) -> Channels:
-        """What is made of the places of joints before the network sees them."""
+        """The channels that the network reads."""
         return Channels.of(self.layout, self.kinds, self.basis)
 
     def network(self) -> nn.Module:
-        """The network as a function of what `prepared` gives, (recordings, joints, chunks * 3), in
-        which other kinds of channels are made: what is shipped."""
+        """Return the network as a function of what `prepared` returns, for export.
+
+        It contains the computation of channels other than coordinates.
+
+        Shapes: (recordings, joints, chunks * 3) -> (recordings, classes).
+        """
         if self.kinds == COORDINATES:
             return self.model
         return _Seeing(Channels.of(self.layout, self.kinds), self.model)
@@ -104,10 +115,21 @@ class Recogniser:
         seed: int = 0,
         **options: Any,
     ) -> Recogniser:
-        """Untrained, for the classes and joints of ``data``, normalised by a fold's training
-        recordings, seen in the ``frame`` of the ``"camera"`` or turned into that of the ``"body"``,
-        in the ``size`` that they were ``"recorded"`` in or all ``"alike"``. ``options`` are those
-        of `GCN`: ``heads``, ``filters``, ``blocks``, …
+        """Return an untrained recognizer for the classes and joints of recordings.
+
+        Args:
+            data: The recordings.
+            fold: The fold whose training recordings the normalization is fitted to.
+            chunks: The number of chunks.
+            kinds: The channels of each joint.
+            basis: "chunks" or "cosines".
+            frame: "camera", or "body" to rotate recordings into the body's frame.
+            size: "recorded", or "alike" to rescale all skeletons to one size.
+            seed: The seed of the weights.
+            **options: Options of `GCN`, such as ``heads``, ``filters`` and ``blocks``.
+
+        Raises:
+            TrellisError: The layout lacks the bones or body joints that an option needs.
         """
         if "bones" in kinds and not data.layout.bones:
             raise TrellisError(
@@ -126,14 +148,18 @@ class Recogniser:
         )
 
     def inputs(self, sequences: Sequence[Frames]) -> NDArray[np.float32]:
-        """Recordings, (frames, joints, 3) each -> (recordings, joints, channels), as the network
-        sees them."""
+        """Return the inputs of the network.
+
+        Shapes: (frames, joints, 3) each -> (recordings, joints, channels).
+        """
         found: NDArray[np.float32] = self.channels(self.places(sequences))
         return found
 
     def places(self, sequences: Sequence[Frames]) -> NDArray[np.float32]:
-        """Recordings, (frames, joints, 3) each -> (recordings, joints, chunks * 3), chunked and
-        normalised."""
+        """Return chunked and normalized coordinates.
+
+        Shapes: (frames, joints, 3) each -> (recordings, joints, chunks * 3).
+        """
         joints = len(self.layout.joints)
         for i, frames in enumerate(sequences):
             if frames.ndim != 3 or frames.shape[1:] != (joints, 3) or len(frames) == 0:
@@ -146,15 +172,21 @@ class Recogniser:
         return self.normalisation(chunked(sequences, self.chunks))
 
     def prepared(self, sequences: Sequence[Frames]) -> NDArray[np.float32]:
-        """Recordings, (frames, joints, 3) each -> (recordings, joints, chunks * 3): places in the
-        recogniser's basis, which is all that is done to a recording outside its `network`."""
+        """Return normalized coordinates in the recognizer's basis: the inputs of `network`.
+
+        Shapes: (frames, joints, 3) each -> (recordings, joints, chunks * 3).
+        """
         found: NDArray[np.float32] = Channels.of(self.layout, basis=self.basis)(
             self.places(sequences)
         )
         return found
 
     def probabilities(self, sequences: Sequence[Frames]) -> NDArray[np.float32]:
-        """How sure the network is of each class: (recordings, classes), rows summing to 1."""
+        """Return the probability of each class, (recordings, classes).
+
+        Raises:
+            TrellisError: A recording has another shape or a coordinate that is not finite.
+        """
         x = torch.from_numpy(self.inputs(sequences)).to(self.model.dense.weight.device)
         with torch.no_grad():
             parts = [torch.softmax(self.model(part), dim=1) for part in x.split(_BATCH)]
@@ -169,9 +201,10 @@ class Recogniser:
         return found
 
     def labels(self, data: Skeletons) -> Indices:
-        """The labels of ``data`` as this model's classes, once its joints are seen to be the same.
+        """Return the labels of ``data`` as indices into this model's classes.
 
-        Raises where its joints differ, or where it has a recording of a class unknown here.
+        Raises:
+            TrellisError: The joints differ, or a recording's class is unknown to the model.
         """
         own, other = self.layout.joints, data.layout.joints
         if len(own) != len(other):
@@ -197,15 +230,15 @@ class Recogniser:
 
     @property
     def synthetic(self) -> bool:
-        """Whether any of the data it was trained on was made by a program."""
+        """Whether it was trained on synthetic recordings."""
         return any(step.get("synthetic", False) for step in self.history)
 
     def after(self, **step: Any) -> Recogniser:
-        """The same with one more line of history."""
+        """Return the recognizer with one more step in its history."""
         return dataclasses.replace(self, history=(*self.history, step))
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write it to a folder, as `trellis.save` does."""
+        """Save the recognizer to a folder, as `trellis.save` does."""
         layout = dataclasses.asdict(self.layout)
         notes = {
             "chunks": self.chunks,
@@ -220,7 +253,11 @@ class Recogniser:
 
     @classmethod
     def load(cls, folder: str | PathLike[str]) -> Recogniser:
-        """Read what `save` wrote."""
+        """Return the recognizer that `save` wrote.
+
+        Raises:
+            TrellisError: The folder holds no recognizer, or its files are damaged.
+        """
         path = Path(folder)
         saved = read_folder(path)
         notes = saved.notes.get(NOTES)
@@ -251,7 +288,7 @@ class Recogniser:
 
 
 class _Seeing(nn.Module):
-    """A network behind the channels that it sees."""
+    """A network that computes its channels from coordinates."""
 
     def __init__(self, channels: Channels, model: nn.Module) -> None:
         super().__init__()

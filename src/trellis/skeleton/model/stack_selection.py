@@ -1,4 +1,10 @@
-"""Gradual pruning of many GCNs at once."""
+"""Which connections to keep of a stack of one-block GCNs: path algebra in closed form.
+
+`StackSelector` implements `trellis.training.stack_pruning.Selector`. It gives the same masks as
+`trellis.prune` (tests/skeleton/test_selection.py compares them bit for bit), but treats all
+networks of a stack in a few passes over memory. Gradual pruning calls it a hundred times while a
+stack trains.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +21,21 @@ from torch import Tensor
 from ...errors import TrellisError
 from ...methods.budget import shares
 from ...methods.method import method_class
-from ...training.stack_pruning import Chooses, OneByOne, Stacked
+from ...training.stack_pruning import Selector, SingleSelector, Stacked
 from .gcn import GCN
 
-# The largest numbers of many rows at once: each row its own count, without sorting.
-
-
-_INFINITE = 0x7F800000  # the bits of it
+_INFINITE = 0x7F800000  # the bits of infinity in float32
 
 
 def threshold(values: Tensor, counts: Tensor) -> Tensor:
-    """The ``counts[i]``-th largest number of each row; where that is the 0-th, infinity.
+    """Return the ``counts[i]``-th largest number of row i; infinity where the count is 0.
 
-    ``values`` (rows, numbers) are float32 and not negative; ``counts`` (rows,). Such floats are in
-    the order of their bits, so that halving the range of bits 31 times finds the number itself:
-    31 passes over memory, which a GPU makes faster than it sorts. A CPU partitions.
+    Non-negative floats are ordered like their bits. On a GPU, bisection over the bits finds the
+    number in 31 passes over memory, which is faster than sorting. A CPU partitions.
+
+    Args:
+        values: (rows, numbers), float32 and not negative.
+        counts: (rows,).
 
     >>> threshold(torch.tensor([[3.0, 1.0, 2.0], [5.0, 5.0, 0.0]]), torch.tensor([2, 1]))
     tensor([2., 5.])
@@ -40,8 +46,10 @@ def threshold(values: Tensor, counts: Tensor) -> Tensor:
 
 
 def largest(counts: Tensor, values: Tensor, *further: Tensor) -> Tensor:
-    """A mask of the ``counts[i]`` largest of each row. Ties go to the larger in ``further``, then
-    to the one that comes first. What is zero in ``values`` is never chosen.
+    """Return a mask of the ``counts[i]`` largest numbers of row i.
+
+    Ties are broken by the numbers in ``further``, then by position. Zeros in ``values`` are never
+    selected.
 
     >>> tied = torch.tensor([[0.0, 2.0, 2.0, 2.0]])
     >>> largest(torch.tensor([2]), tied).int()
@@ -83,19 +91,15 @@ def _halved(values: Tensor, counts: Tensor) -> Tensor:
     return torch.where(counts == 0, _INFINITE, low).to(torch.int32).view(torch.float32)
 
 
-# What to keep of many one-block GCNs at once: path algebra in closed form.
-#
-# One by one, `trellis.prune` does this for any network. A stack of small networks that is pruned a
-# hundred times while it trains needs it in a few passes over memory for all of them.
-
-
 NAMES = ("blocks.0.attention", "blocks.0.convolution", "dense.weight")
 
 
 class Parts(NamedTuple):
-    """A number for each connection of N networks, U nodes for V, K heads (1 kernel where it is
-    shared), C channels, F filters and O outputs; of the dense layer, one head where they are
-    summed."""
+    """A number for each connection of N networks.
+
+    U and V are nodes, K heads, C channels, F filters and O outputs. A shared convolution has one
+    kernel. If heads are summed, the dense layer has one head.
+    """
 
     attention: Tensor  # N, K, U, V
     convolution: Tensor  # N, K or 1, C, F
@@ -103,23 +107,23 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> Parts:
-        """From a stack's parameters, by name."""
+        """Return the parts of a stack's parameters, given by name."""
         attention, convolution, dense = (tensors[name] for name in NAMES)
         nodes, filters = attention.shape[2], convolution.shape[3]
         return cls(attention, convolution, dense.unflatten(2, (nodes, -1, filters)))
 
     def flat(self) -> Tensor:
-        """(N, connections)."""
+        """Return all numbers in one tensor, (N, connections)."""
         return torch.cat([part.flatten(1) for part in self], 1)
 
     def like(self, flat: Tensor) -> Parts:
-        """The inverse of `flat`."""
+        """Return parts of these shapes from a tensor (N, connections); the inverse of `flat`."""
         sizes = [part[0].numel() for part in self]
         pieces = flat.split(sizes, 1)
         return Parts(*(p.view_as(part) for p, part in zip(pieces, self, strict=True)))
 
     def named(self) -> dict[str, Tensor]:
-        """By the names of a stack's parameters."""
+        """Return the parts by the names of a stack's parameters."""
         return dict(
             zip(NAMES, (self.attention, self.convolution, self.dense.flatten(2)), strict=True)
         )
@@ -131,7 +135,7 @@ Extend = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Semiring:
-    """How parallel paths combine, and how a path is extended."""
+    """The two operations of a path algebra: over parallel paths, and along a path."""
 
     combine: Combine
     extend: Extend
@@ -144,8 +148,10 @@ WEAKEST = Semiring(torch.amax, torch.minimum)
 
 @dataclass(frozen=True)
 class Messages:
-    """What reaches the hidden units, and what they reach: every input is reached alike, so that
-    neither depends on channels."""
+    """Forward and backward messages at the hidden units.
+
+    All inputs have the same message, so that messages do not depend on channels.
+    """
 
     rows: Tensor  # N, K, U: of the attention, over nodes
     columns: Tensor  # N, K or 1, F: of the convolution, over channels
@@ -154,6 +160,7 @@ class Messages:
 
     @classmethod
     def of(cls, parts: Parts, semiring: Semiring) -> Messages:
+        """Return the messages for these weights."""
         rows = semiring.combine(parts.attention, 3)
         columns = semiring.combine(parts.convolution, 2)
         by_head = semiring.extend(rows[..., None], columns[:, :, None])  # N, K, U, F
@@ -164,7 +171,7 @@ class Messages:
 
 
 def through(parts: Parts, semiring: Semiring) -> Parts:
-    """Forward ⊗ own ⊗ backward for every connection, ⊕ over its uses."""
+    """Return the score of every connection: forward ⊗ own ⊗ backward, ⊕ over its uses."""
     plus, times = semiring.combine, semiring.extend
     said = Messages.of(parts, semiring)
     onward = plus(times(said.columns[:, :, None], said.backward), 3)  # N, K or 1, U
@@ -179,18 +186,18 @@ def through(parts: Parts, semiring: Semiring) -> Parts:
 
 
 def live(kept: Parts) -> Parts:
-    """Which of the ``kept`` (bool) lie on a path."""
+    """Return which of the ``kept`` connections (bool) are live."""
     bits = Parts(*(part.float() for part in kept))
     return Parts(*(part > 0 for part in through(bits, WEAKEST)))
 
 
 def reached(kept: Parts) -> Tensor:
-    """How many outputs are on a path: (N,)."""
+    """Return the number of outputs on a live path, (N,)."""
     return live(kept).dense.flatten(2).any(2).sum(1)
 
 
 def best_paths(parts: Parts) -> Parts:
-    """The best path to every output, as masks (bool); an output that has none is left out."""
+    """Return masks of the best path to every output that can be reached."""
     said = Messages.of(parts, BEST)
     networks, outputs = parts.dense.shape[:2]
     kernels, filters = parts.dense.shape[3:]
@@ -222,8 +229,10 @@ def best_paths(parts: Parts) -> Parts:
 
 
 def singles(kept: Parts) -> Parts:
-    """Connections that could be added one by one and be live: from a unit that is reached to one
-    that reaches an output (bool)."""
+    """Return the connections (bool) that would be live if added alone.
+
+    They lead from a unit that an input reaches to a unit that reaches an output.
+    """
     bits = Parts(*(part.float() for part in kept))
     said = Messages.of(bits, WEAKEST)
     ones = Parts(*(torch.ones_like(part) for part in bits))
@@ -239,13 +248,19 @@ def singles(kept: Parts) -> Parts:
 
 
 def consistent(worth: Parts, path: Semiring | None, budgets: Tensor) -> tuple[Parts, Tensor]:
-    """``budgets[i]`` connections of network i, all live, with every output reached that can be:
-    masks, and for which networks (bool) they are so.
+    """Select ``budgets[i]`` connections of network i, all live, that reach every output possible.
 
-    ``worth`` is not negative, and 0 where a connection may not be kept. Connections are ranked by
-    the paths through them in the semiring ``path`` (None: by their worth alone) and closed: a
-    connection counts as much as the weakest link of the best path that it lies on. It fails where
-    it takes more to meet the budget than connections that are live as soon as they are added.
+    Connections are ranked by the paths through them in the semiring ``path`` and closed: the score
+    of a connection becomes the weakest link of the best path through it. The selection fails for a
+    network if single connections cannot fill its budget.
+
+    Args:
+        worth: Saliencies, not negative; 0 for connections that may not be kept.
+        path: The semiring of the ranking (None: rank by the saliencies alone).
+        budgets: (N,).
+
+    Returns:
+        Masks, and for which networks (bool) they meet the budget.
     """
     score = worth if path is None else through(worth, path)
     closed = through(score, WEAKEST).flat()
@@ -264,7 +279,7 @@ def consistent(worth: Parts, path: Semiring | None, budgets: Tensor) -> tuple[Pa
 
 
 def by_layer(worth: Parts, budgets: Sequence[int]) -> Parts:
-    """The largest of each parameter, the same share of each: the paper's magnitude pruning."""
+    """Select the same share of each parameter: the paper's magnitude pruning."""
     sizes = {name: part[0].numel() for name, part in worth.named().items()}
     total = sum(sizes.values())
     counts = [
@@ -278,27 +293,34 @@ def by_layer(worth: Parts, budgets: Sequence[int]) -> Parts:
     return worth.like(torch.cat(masks, 1))
 
 
-# What ranks connections; None: their magnitude. All are closed, so that all that is kept is live.
+# What ranks connections (None: their magnitude). The ranking is closed: everything kept is live.
 PATHS: dict[str, Semiring | None] = {"viterbi": BEST, "synflow": ALL, "magnitude": None}
-BY_LAYER = "magnitude by layer"  # as the paper prunes, and nothing is promised
+BY_LAYER = "magnitude by layer"  # the paper's baseline: kept connections may be dead
 
 
 def check_method(method: str) -> None:
-    """Refuse a method that is neither registered nor "magnitude by layer"."""
+    """Raise if a method is neither registered nor "magnitude by layer"."""
     if method != BY_LAYER:
         try:
             method_class(method)
         except TrellisError as error:
-            raise TrellisError(f"{error} ({BY_LAYER!r} is possible here, too)") from None
+            raise TrellisError(f"{error} (here also {BY_LAYER!r})") from None
 
 
-class Together:
-    """A stack of one-block GCNs, in a few passes over memory. The rare network that needs more
-    than that to meet its budget is seen to by itself.
+class StackSelector:
+    """Select for all networks of a stack of one-block GCNs at once.
 
-    >>> gcn = GCN(nodes=4, channels=6, classes=3, heads=2, filters=5)
-    >>> Together(gcn, "viterbi").least
-    9
+    This implements `trellis.training.stack_pruning.Selector`. Networks that single connections
+    cannot fill to their budget are rare; `SingleSelector` selects for them.
+
+    Args:
+        model: A network of the stack's architecture.
+        method: A key of `PATHS`, or `BY_LAYER`.
+
+    Example:
+        >>> gcn = GCN(nodes=4, channels=6, classes=3, heads=2, filters=5)
+        >>> StackSelector(gcn, "viterbi").least
+        9
     """
 
     def __init__(self, model: GCN, method: str = "viterbi") -> None:
@@ -308,13 +330,15 @@ class Together:
         self.least = 0 if method == BY_LAYER else 3 * model.sizes["classes"]
 
     @cached_property
-    def alone(self) -> OneByOne:
+    def single(self) -> SingleSelector:
+        """The selector for one network at a time."""
         sizes = self.model.sizes
         example = torch.zeros(1, sizes["nodes"], sizes["channels"])
-        return OneByOne(self.model, example, method=self.method)
+        return SingleSelector(self.model, example, method=self.method)
 
     @torch.no_grad()
     def __call__(self, worth: Stacked, kept: Stacked, budgets: Sequence[int]) -> dict[str, Tensor]:
+        """Return masks that keep ``budgets[i]`` of the kept connections of network i."""
         able = Parts.of({name: (worth[name] * kept[name]).float() for name in self.sizes})
         if self.method == BY_LAYER:
             return by_layer(able, budgets).named()
@@ -327,21 +351,25 @@ class Together:
             for name, mask in chosen.named().items()
         }
         for i in (~(sound | all_of_them)).nonzero().flatten().tolist():
-            for name, mask in self.alone.one(i, worth, kept, budgets[i]).items():
+            for name, mask in self.single.one(i, worth, kept, budgets[i]).items():
                 masks[name][i] = mask.to(masks[name].device)
         return masks
 
 
-def chooser(model: GCN, method: str = "viterbi") -> Chooses:
-    """The fastest way to prune a stack of networks like ``model``."""
+def selector(model: GCN, method: str = "viterbi") -> Selector:
+    """Return the fastest selector for a stack of networks like ``model``.
+
+    Raises:
+        TrellisError: The method is unknown.
+    """
     check_method(method)
     block = model.blocks[0]
     names = {name for name, _ in model.named_parameters()}
     fast = method == BY_LAYER or method in PATHS
     if fast and len(model.blocks) == 1 and block.edges is None and set(NAMES) <= names:
-        return Together(model, method)
+        return StackSelector(model, method)
     sizes = model.sizes
     example = torch.zeros(1, sizes["nodes"], sizes["channels"])
     if method == BY_LAYER:
-        return OneByOne(model, example, method="magnitude", scope="layer", consistent=False)
-    return OneByOne(model, example, method=method)
+        return SingleSelector(model, example, method="magnitude", scope="layer", consistent=False)
+    return SingleSelector(model, example, method=method)

@@ -70,7 +70,7 @@ def active(hidden, FOLDS: tl.constexpr):
 
 @triton.jit
 def through(hidden, back, FOLDS: tl.constexpr):
-    """The gradient ``back`` of f's result as that of hidden units; at zero there is none."""
+    """Return the gradient of hidden units from that of f's result; it is 0 at 0."""
     result = tl.where(hidden > 0, back, 0.0)
     if FOLDS:
         result = tl.where(hidden < 0, -back, result)

@@ -1,4 +1,4 @@
-"""Making a recogniser small: train, prune gradually, tune; or search how small it may be."""
+"""Shrink a recognizer: train, prune gradually and fine-tune it, or search the smallest one."""
 
 from __future__ import annotations
 

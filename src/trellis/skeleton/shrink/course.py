@@ -1,4 +1,4 @@
-"""How a network is made small: every setting in one visible block."""
+"""Settings of gradual pruning for a skeleton recognizer: training, pruning and fine-tuning."""
 
 from __future__ import annotations
 
@@ -10,109 +10,86 @@ from typing import Any
 from ...errors import TrellisError
 from ...training import Recipe
 from ...training.batches import batch_count
-from ...training.distillation import check_teaching
 from ..data.augmentation import Augmentation
 from ..data.layouts import Layout
 from ..model.stack_selection import check_method
 
-_USUAL = 600  # the recordings of a set that a recipe's epochs are meant for
-_FEWEST = 40  # epochs that a phase has, however many recordings there are
-_PLENTY = 100  # who keeps one connection in so many learns all, with hidden units to spare
-_FEW = 1000  # who keeps fewer than one in so many has been a network that keeps so many
-_MANY = 100  # networks, trained side by side: more than that is meant for something else
-_NARROWER = (6, 7, 8, 9)  # tenths of pruning: when many a filter is empty, and then many more
-LONGEST = 1_000_000  # times as long as it was meant: nobody waits for more
+_USUAL = 600  # recordings in the set that a recipe's epochs are meant for
+_FEWEST = 40  # epochs of a phase, at least, however many recordings there are
+_PLENTY = 100  # a network that keeps 1 / _PLENTY of its connections still learns everything
+_FEW = 1000  # smaller networks are first pruned to 1 / _FEW of their connections
+_NARROWER = (6, 7, 8, 9)  # tenths of the pruning phase at which empty filters are dropped
+LONGEST = 1_000_000  # the largest factor that `Course.times` accepts
 _PHASES = ("epochs", "prune_epochs", "prune_every", "tune_epochs")
 
 
 @dataclass(frozen=True)
 class Course:
-    """Train, prune gradually, tune: three phases of one ``recipe``, whose epochs are those of a set
-    of 600 recordings. Sets of other sizes take as many steps (`suited`).
+    """Settings of the three phases: train a dense network, prune it gradually, fine-tune it.
 
-    A dense network is trained, then pruned while it trains on: along ``curve``
-    (`trellis.Schedule`), by ``method``, what a connection is worth being its magnitude times its
-    gradient to the power ``sensitivity``, and then tuned,
-    in the default recipe on labels that are no longer smoothed. The first renewal leaves at most
-    ``surplus`` times as many connections as there will be (None: as many as the curve says), so
-    that most of the time is spent where it is hard to say what to keep.
+    Sizes are relative. Below 1 % of the connections, the network is first pruned and fine-tuned at
+    1 %. That network is the start of further pruning and the teacher of the smaller one. Below
+    0.1 %, the network is pruned and fine-tuned at 0.1 % as well (`waypoint`).
 
-    Where left and right mean nothing (`mirror_of`), ``mirror`` exchanges them in half of the
-    variants; an ``augmentation`` that mirrors by itself is left as it is.
+    Args:
+        recipe: Epochs, learning rates and batch size. The epochs are those of a set of 600
+            recordings; `suited` converts them for sets of other sizes.
+        augmentation: Random variants of the recordings; None trains on the recordings themselves.
+        mirror: Whether to mirror half of the variants, if left and right carry no meaning in the
+            recordings (`mirror_of`). An augmentation that mirrors already is not changed.
+        dropout: Fraction of the hidden units that is dropped at each step of pruning and
+            fine-tuning. Networks below 1 % drop fewer (`dropout_at`).
+        distill: Whether networks below 1 % of the connections learn from the network at 1 %.
+        method: What to keep: one of `trellis.skeleton.model.stack_selection.METHODS`.
+        sensitivity: Exponent of the gradient in the saliency |weight| * gradient ** sensitivity.
+        curve: Curve of the pruning schedule (`trellis.Schedule`).
+        surplus: The first mask update keeps at most ``surplus`` times the budget. None follows the
+            curve from the whole network.
 
-    While it is pruned and tuned, every step leaves out a share ``drop`` of the hidden units that
-    classes are read from (`dropped`): none of them then relies on another, and what stays is worth
-    more on recordings that it has not seen. A network that keeps a thousandth or less has none to
-    spare.
+    Raises:
+        TrellisError: A setting is out of range.
 
-    With an ``agreement`` above 0, one that keeps a hundredth or more, and is not taught, is drawn
-    to say the same of two variants of a recording (`trellis.training.batches.Agreement`), with that
-    weight. That is for recordings of one camera, where others will be used.
-
-    ``teachers`` are networks that keep a hundredth, so many of them, each made in this way of a
-    dense network of its own. While a network is pruned and tuned it learns from the average of
-    their answers as well as from labels: ``weight`` is their share of the loss, ``temperature`` how
-    much those are flattened. If None, a network that keeps less than a hundredth has one, and
-    others have none. Who keeps less than its teachers goes on from the first of them, and so learns
-    from what it was itself; who keeps less than a thousandth is first made, in the same way, one
-    that keeps a thousandth (`waypoint`).
+    Example:
+        >>> course_named("default").recipe.prune_epochs
+        600
     """
 
     recipe: Recipe
     augmentation: Augmentation | None = field(default_factory=Augmentation)
     mirror: bool = True
-    drop: float = 0.3
-    agreement: float = 0.0
-    teachers: int | None = None
-    weight: float = 0.8
-    temperature: float = 2.0
+    dropout: float = 0.3
+    distill: bool = True
     method: str = "viterbi"
     sensitivity: float = 0.5
     curve: str = "geometric"
     surplus: float | None = 30.0
 
     def __post_init__(self) -> None:
-        count = self.teachers
-        whole = isinstance(count, int) and not isinstance(count, bool)
-        if count is not None and not (whole and 0 <= count <= _MANY):
-            raise TrellisError(f"teachers={count!r} is not a whole number from 0 to {_MANY}")
-        for name in ("drop", "agreement", "weight", "temperature", "sensitivity", "surplus"):
+        for name in ("mirror", "distill"):
+            if not isinstance(getattr(self, name), bool):
+                raise TrellisError(f"expected {name}=True or False, got {getattr(self, name)!r}")
+        for name in ("dropout", "sensitivity", "surplus"):
             value = getattr(self, name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if not number and (name, value) != ("surplus", None):
-                raise TrellisError(f"{name}={value!r} is not a number")
-        if self.teachers != 0 and not self.weight > 0:
-            raise TrellisError(
-                f"weight={self.weight!r} lets teachers teach nothing: give a share of the loss "
-                "above 0, or teachers=0"
-            )
-        check_teaching(self.weight, self.temperature)
-        if not 0 <= self.drop < 1:
-            raise TrellisError(f"drop={self.drop!r} is not a share from 0 to below 1")
-        if not 0 <= self.agreement < math.inf:
-            raise TrellisError(f"agreement={self.agreement!r} is not a finite number from 0 up")
-        if self.agreement > 0 and self.augmentation is None:
-            raise TrellisError(
-                f"agreement={self.agreement!r} is between variants of a recording, and there are "
-                "none without an augmentation: give one, or agreement=0.0"
-            )
+                raise TrellisError(f"expected a number, got {name}={value!r}")
+        if not 0 <= self.dropout < 1:
+            raise TrellisError(f"expected 0 <= dropout < 1, got dropout={self.dropout!r}")
         check_method(self.method)
         if not 0 <= self.sensitivity <= 1:
-            raise TrellisError(f"sensitivity={self.sensitivity!r} is not from 0 to 1")
+            raise TrellisError(
+                f"expected 0 <= sensitivity <= 1, got sensitivity={self.sensitivity!r}"
+            )
         if self.surplus is not None and not 1 <= self.surplus < math.inf:
             raise TrellisError(
-                f"surplus={self.surplus!r} is not a number of times from 1 up: give one such as "
-                "30.0, or None to begin with the whole network"
+                f"expected a finite surplus of at least 1, got surplus={self.surplus!r}; give one "
+                "such as 30.0, or None to prune from the whole network"
             )
 
-    @property
-    def dense_networks(self) -> int:
-        """How many dense networks are trained."""
-        return max(self.teachers or 0, 1)
-
     def suited(self, recordings: int) -> Course:
-        """As many steps for ``recordings`` as for 600: a network takes as long to learn from few.
-        But no phase sees every recording fewer than 40 times, unless the recipe's own does.
+        """Return the course with as many steps on ``recordings`` as it has on 600.
+
+        No phase has fewer than 40 epochs, unless the recipe itself has fewer.
 
         >>> [course_named("default").suited(n).recipe.epochs for n in (60, 600, 6000, 60000)]
         [4000, 800, 85, 40]
@@ -128,61 +105,50 @@ class Course:
         return dataclasses.replace(self, recipe=dataclasses.replace(recipe, **epochs))
 
     def hundredth(self, total: int) -> int:
-        """What a network with so many connections keeps to learn all, with units to spare."""
+        """Return the budget of a teacher: 1 % of ``total`` connections."""
         return total // _PLENTY
 
-    def teachers_at(self, kept: int, total: int) -> int:
-        """How many teach a network that will keep so many of its ``total`` connections.
+    def distills(self, kept: int, total: int) -> bool:
+        """Return whether a network that will keep ``kept`` of ``total`` connections is distilled.
 
         >>> course = course_named("default")
-        >>> course.teachers_at(2_139, 2_139_024), course.teachers_at(21_390, 2_139_024)
-        (1, 0)
+        >>> course.distills(2_139, 2_139_024), course.distills(21_390, 2_139_024)
+        (True, False)
         """
-        if self.teachers is not None:
-            return self.teachers
-        return 1 if kept < self.hundredth(total) else 0
+        return self.distill and kept < self.hundredth(total)
 
     def waypoint(self, kept: int, total: int) -> int | None:
-        """What a network keeps, pruned and tuned, before it is pruned on to so many of its
-        ``total`` connections: a thousandth or else a hundredth, if it will keep less. Who is not
-        taught, or is pruned at once, has none.
+        """Return the budget at which a network is fine-tuned before it is pruned to ``kept``.
+
+        This is the smaller of 0.1 % and 1 % of ``total`` that is above ``kept``. It is None
+        for larger networks, without distillation, and for one-shot pruning.
 
         >>> course = course_named("default")
         >>> [course.waypoint(kept, 2_139_024) for kept in (1_069, 2_139, 21_390)]
         [2139, 21390, None]
         >>> course_named("quick").waypoint(1_069, 2_139_024)
         """
-        if self.teachers_at(kept, total) == 0 or self.curve == "one-shot":
+        if not self.distills(kept, total) or self.curve == "one-shot":
             return None
         larger = [many for many in (total // _FEW, self.hundredth(total)) if many > kept]
         return larger[0] if larger else None
 
-    def dropped(self, kept: int, total: int) -> float:
-        """The share of hidden units that every step leaves out of a network that will keep so many
-        of its ``total`` connections: all of ``drop`` from a hundredth up, none from a thousandth
-        down.
+    def dropout_at(self, kept: int, total: int) -> float:
+        """Return the dropout rate of a network that will keep ``kept`` of ``total`` connections.
+
+        This is ``dropout`` from 1 % up and 0 from 0.1 % down. In between it is linear in the
+        logarithm of ``kept``.
 
         >>> course = course_named("default")
-        >>> [round(course.dropped(kept, 2_139_024), 3) for kept in (213_902, 21_390, 6_417, 2_139)]
+        >>> [round(course.dropout_at(k, 2_139_024), 3) for k in (213_902, 21_390, 6_417, 2_139)]
         [0.3, 0.3, 0.143, 0.0]
         """
         if kept >= self.hundredth(total):
-            return self.drop
-        return self.drop * max(1 + math.log10(kept * _PLENTY / total), 0)
-
-    def agreement_at(self, kept: int, total: int, *, taught: bool = False) -> float:
-        """The weight of a network's agreement with itself, if it will keep so many of its ``total``
-        connections: none where less than a hundredth is kept, or where others teach.
-
-        >>> course = course_named("default", agreement=1.0)
-        >>> [course.agreement_at(kept, 2_139_024) for kept in (213_902, 21_390, 2_139)]
-        [1.0, 1.0, 0.0]
-        """
-        return 0.0 if taught or kept < self.hundredth(total) else self.agreement
+            return self.dropout
+        return self.dropout * max(1 + math.log10(kept * _PLENTY / total), 0)
 
     def stops(self, *, narrow: bool) -> list[int]:
-        """After how many epochs of pruning networks get more ``narrow``, if they do. The last is
-        the end.
+        """Return the epochs of pruning at which empty filters are dropped; the last is the end.
 
         >>> course = course_named("default")
         >>> course.stops(narrow=False), course.stops(narrow=True)
@@ -193,7 +159,7 @@ class Course:
         return [*sorted({end // every * tenth // 10 * every for tenth in tenths}), end]
 
     def mirrored(self, share: float) -> Course:
-        """With this share of the variants mirrored.
+        """Return the course with this fraction of the variants mirrored.
 
         >>> course_named("default").mirrored(0.5).augmentation.mirror
         0.5
@@ -204,20 +170,21 @@ class Course:
         return dataclasses.replace(self, augmentation=augmentation)
 
     def times(self, length: float) -> Course:
-        """Every phase ``length`` times as long.
+        """Return the course with every phase ``length`` times as long.
 
         >>> course_named("quick").times(2.5).recipe.tune_epochs
         100
         """
         if not 0 < length <= LONGEST:
             raise TrellisError(
-                f"length={length!r} is not a number above 0 and up to {LONGEST:,}, such as 0.5"
+                f"expected a length above 0 and up to {LONGEST:,}, got length={length!r}; give one "
+                "such as 0.5"
             )
         epochs = {name: max(1, round(getattr(self.recipe, name) * length)) for name in _PHASES}
         return dataclasses.replace(self, recipe=dataclasses.replace(self.recipe, **epochs))
 
     def to_dict(self) -> dict[str, Any]:
-        """For a file: what JSON can hold."""
+        """Return all settings as JSON can hold them."""
         own = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         augmentation = None if self.augmentation is None else self.augmentation.to_dict()
         return own | {"recipe": self.recipe.to_dict(), "augmentation": augmentation}
@@ -238,23 +205,29 @@ COURSES = {
     ),
     "quick": Course(
         Recipe("shrink quick", **_SHORT, batch=100, **_RATES, **_COMMON),
-        drop=0.0,
-        teachers=0,
+        dropout=0.0,
+        distill=False,
     ),
 }
 
 
 def options_for(layout: Layout) -> dict[str, Any]:
-    """What is best for networks that will be small, as options of `Recogniser.fresh`: recordings
-    as waves, in the body's frame, where the layout says which joints tell (of hands none does:
-    which way they point may be what tells actions apart), all in one size, where there are bones to
-    tell by; and hidden units that are absolute values.
+    """Return the representation that suits small networks, as options of `Recogniser.fresh`.
 
-    >>> from trellis.skeleton.data.layouts import FPHA, NW_UCLA
-    >>> options_for(FPHA)
-    {'basis': 'cosines', 'activation': 'abs', 'frame': 'camera', 'size': 'alike'}
-    >>> options_for(NW_UCLA)["frame"]
-    'body'
+    Recordings are represented by their discrete cosine transform, and hidden units by absolute
+    values. Recordings are rotated into the body's frame if the layout names its joints. Hands are
+    not: the direction in which a hand points may tell two actions apart. Skeletons are rescaled to
+    one size if the layout has bones.
+
+    Args:
+        layout: The skeleton's joints and bones.
+
+    Example:
+        >>> from trellis.skeleton.data.layouts import FPHA, NW_UCLA
+        >>> options_for(FPHA)
+        {'basis': 'cosines', 'activation': 'abs', 'frame': 'camera', 'size': 'alike'}
+        >>> options_for(NW_UCLA)["frame"]
+        'body'
     """
     return {
         "basis": "cosines",
@@ -265,11 +238,19 @@ def options_for(layout: Layout) -> dict[str, Any]:
 
 
 def course_named(name: str, **changes: Any) -> Course:
-    """The course called ``name``, with some settings changed.
+    """Return the course called ``name``, with some settings changed.
 
-    >>> course_named("quick", teachers=4).dense_networks
-    4
+    Args:
+        name: "default" or "quick".
+        **changes: Fields of `Course`.
+
+    Raises:
+        TrellisError: The course is unknown, or a setting is out of range.
+
+    Example:
+        >>> course_named("quick", distill=True).distill
+        True
     """
     if name not in COURSES:
-        raise TrellisError(f"course {name!r} is unknown: it is one of {', '.join(COURSES)}")
+        raise TrellisError(f"unknown course {name!r}; known: {', '.join(COURSES)}")
     return dataclasses.replace(COURSES[name], **changes)

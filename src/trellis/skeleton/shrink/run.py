@@ -1,4 +1,4 @@
-"""From recordings to a small recogniser: everything that ``trellis shrink`` does."""
+"""Shrink a recognizer: from recordings to a small network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ...methods.budget import as_written
 from ...methods.budget import budget as exact_budget
 from ...schema import CheckpointHeader, fitted, parsed
 from ...training import Forward, Weights, losses, predictions, unstack
-from ...training.checkpoint import HEADER, Another
+from ...training.checkpoint import HEADER, OtherSettings
 from ...training.plan import differing
 from ...training.provenance import hardware, versions
 from ..data.dataset import Fold, Indices, Skeletons
@@ -34,50 +34,62 @@ from ..model.recognizer import Recogniser
 from .course import Course
 from .stages import Maker, Small, Watch
 
-# What `shrink` is asked for, looked at before anything is trained.
+# Arguments of `shrink`, checked before anything is trained.
 
 
 def accuracy_of(given: Any) -> float:
+    """Return an accuracy above 0 and up to 1."""
     if isinstance(given, bool) or not isinstance(given, Real | Decimal):
-        raise TrellisError(f"at_least={given!r} is not a number: give an accuracy, such as 0.9")
+        raise TrellisError(
+            f"expected a number, got at_least={given!r}; give an accuracy such as 0.9"
+        )
     value = float(as_written(given))
     if not 0 < value <= 1:
-        raise TrellisError(f"at_least={given!r} is not an accuracy above 0 and up to 1")
+        raise TrellisError(f"expected an accuracy above 0 and up to 1, got at_least={given!r}")
     return value
 
 
 def seed_of(given: Any) -> int:
+    """Return a seed from 0 to 2^63 - 1."""
     whole = isinstance(given, Integral) and not isinstance(given, bool)
     if not (whole and 0 <= int(given) < 2**63):
-        raise TrellisError(f"seed={given!r}: give a whole number from 0 up to 2^63 - 1")
+        raise TrellisError(f"expected a whole number from 0 to 2^63 - 1, got seed={given!r}")
     return int(given)
 
 
 def device_of(given: torch.device | str) -> torch.device:
+    """Return an existing CPU or CUDA device."""
     try:
         device = torch.device(given)
     except (RuntimeError, TypeError):
         device = None
     if device is None or device.type not in ("cpu", "cuda"):
-        raise TrellisError(f"device={given!r}: give 'cpu', 'cuda', or 'cuda:N'")
+        raise TrellisError(f"expected 'cpu', 'cuda' or 'cuda:N', got device={given!r}")
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise TrellisError(f"device={str(given)!r}: there is no CUDA device here; give 'cpu'")
+        raise TrellisError(
+            f"this machine has no CUDA device, got device={str(given)!r}; give 'cpu'"
+        )
     if device.type == "cuda" and (device.index or 0) >= (count := torch.cuda.device_count()):
-        raise TrellisError(f"device={str(given)!r}: there are {count} of them, from 'cuda:0'")
+        raise TrellisError(
+            f"this machine has {count} CUDA devices, from 'cuda:0'; got device={str(given)!r}"
+        )
     return device
 
 
 def folder_of(given: str | PathLike[str] | None) -> Path | None:
+    """Return an existing folder."""
     if given is None:
         return None
     folder = Path(given)
     if not folder.is_dir():
-        raise TrellisError(f"folder={str(folder)!r}: there is no such folder; make it first")
+        raise TrellisError(
+            f"expected an existing folder, got folder={str(folder)!r}; create it first"
+        )
     return folder
 
 
 def as_json(given: Any) -> Any:
-    """What JSON can hold, of a number of any kind. What is none is refused later.
+    """Return a number of any type as JSON can hold it; others are checked later.
 
     >>> import numpy as np
     >>> as_json(np.int64(60)), as_json(0.9), as_json(Decimal("0.9"))
@@ -89,8 +101,10 @@ def as_json(given: Any) -> Any:
 
 
 def check_begun(folder: Path, about: Mapping[str, Any]) -> None:
-    """Refuse to go on with what was begun otherwise, before anybody has waited: the phase that
-    would find out may come after a search."""
+    """Raise if checkpoints in the folder are of a run with other settings.
+
+    This is checked at the start, because the phase that would notice may come after a search.
+    """
     wanted = json.loads(json.dumps(dict(about)))
     for path in sorted(folder.glob(".*.safetensors")):
         try:
@@ -101,23 +115,26 @@ def check_begun(folder: Path, about: Mapping[str, Any]) -> None:
                     continue
             stored = fitted(parsed(metadata.get(HEADER, "null")), CheckpointHeader)["settings"]
         except (OSError, SafetensorError, TrellisError):
-            continue  # its phase will tell what is wrong with it, if it is one's at all
+            continue  # damaged, or not a checkpoint; its phase raises if it needs this file
         differs = differing({name: stored.get(name) for name in wanted}, wanted)
         if differs:
-            raise Another(path, differs)
+            raise OtherSettings(path, differs)
 
 
-# How small a network may be and still hold an accuracy.
-
-
-_STEPS = 4  # rungs of the ladder for every tenfold
-_SHARE = 4  # one recording in so many is held out
+_STEPS = 4  # budgets of a search for every factor of ten
+_SHARE = 4  # one recording of _SHARE is held out
 
 
 @dataclass(frozen=True)
 class Point:
-    """A network of the search: how many connections were asked for, how many it keeps of how many,
-    and its accuracy on what was held out."""
+    """A network of a search.
+
+    Args:
+        budget: The budget.
+        kept: The connections kept.
+        total: The connections of the dense network.
+        accuracy: The accuracy on the recordings held out.
+    """
 
     budget: int
     kept: int
@@ -125,6 +142,7 @@ class Point:
     accuracy: float
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the point as JSON can hold it."""
         return {
             "sparsity": 1 - self.kept / self.total,
             "budget": self.budget,
@@ -134,7 +152,7 @@ class Point:
 
 
 def ladder(total: int, least: int) -> list[int]:
-    """Budgets to try, from all connections down to the least: four for every tenfold.
+    """Return the budgets of a search, from ``total`` down to ``least``: four per factor of ten.
 
     >>> ladder(1000, 90)
     [1000, 562, 316, 177, 100]
@@ -149,11 +167,16 @@ def smallest(
     at_least: float,
     together: int,
 ) -> tuple[int | None, dict[int, float]]:
-    """The smallest rung whose accuracy is ``at_least`` so much, and all that were measured.
+    """Return the smallest budget that reaches an accuracy, and all accuracies measured.
 
-    ``measure`` trains networks of some budgets, and ``together`` is how many at once are no slower
-    than one. If all are, all are measured, and the smallest that holds is taken. Otherwise the
-    ladder is halved again and again, as if what holds at some size held at every larger one.
+    If all budgets can be measured together, they are, and the smallest that reaches the accuracy is
+    taken. Otherwise the search is a bisection, which assumes that larger networks are not worse.
+
+    Args:
+        rungs: Budgets, largest first.
+        measure: Returns the accuracies of networks with the given budgets.
+        at_least: The accuracy to reach.
+        together: The number of networks that train as fast as one.
 
     >>> smallest([100, 50, 25, 12], lambda each: [b / 50 for b in each], 0.5, together=1)
     (25, {50: 1.0, 25: 0.5, 12: 0.24})
@@ -181,8 +204,9 @@ def smallest(
 
 
 def held_out(labels: Indices, chosen: Indices, seed: int) -> tuple[Indices, Indices]:
-    """Divide recordings to learn from and to choose by: a quarter of each class is held out, and
-    of a class with two or three recordings one.
+    """Split training recordings: a quarter of each class is held out, at least one of two.
+
+    Returns the indices to train on and those held out.
 
     >>> held_out(np.array([0, 0, 0, 0, 1, 1]), np.arange(6), seed=0)
     (array([0, 1, 3, 4]), array([2, 5]))
@@ -195,23 +219,31 @@ def held_out(labels: Indices, chosen: Indices, seed: int) -> tuple[Indices, Indi
         out += mine[:count].tolist()
     if not out:
         raise TrellisError(
-            "no class has two recordings to train on: none can be held out to choose by; give "
-            "--sparsity instead of --at-least"
+            "at_least needs recordings to hold out, and no class has two training recordings; give "
+            "sparsity or keep instead"
         )
     held = np.array(sorted(out), np.int64)
     return np.setdiff1d(chosen, held), held
 
 
 _DENSE = "training"  # the phase of the dense networks
-_TOGETHER = {"cpu": 1, "cuda": 32}  # networks that train as fast as one
+_TOGETHER = {"cpu": 1, "cuda": 32}  # networks that train about as fast as one
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """A ``small`` recogniser and the ``dense`` one it was made of; ``curve`` is what a search
-    measured, largest network first. ``met`` is whether the small one held what was asked of it
-    on the recordings held out; None where nothing was. The small one has ``kept`` of ``total``
-    connections: ``budget`` was asked for, and fewer are kept where no more could live."""
+    """The result of `shrink`.
+
+    Args:
+        dense: The dense recognizer.
+        small: The small recognizer that was made of it.
+        kept: The connections of the small one; fewer than the budget if no more could be live.
+        budget: The budget.
+        total: The connections of the dense one.
+        curve: The networks of a search, largest first.
+        at_least: The accuracy that was searched for.
+        met: Whether the search reached it on the recordings held out; None without a search.
+    """
 
     dense: Recogniser
     small: Recogniser
@@ -239,19 +271,40 @@ def shrink(
     about: Mapping[str, Any] | None = None,
     watch: Watch | None = None,
 ) -> Outcome:
-    """Train, prune gradually and tune networks like an untrained ``recogniser``'s on a fold.
+    """Train, prune gradually and fine-tune a network on a fold.
 
-    Give ``sparsity`` or ``keep``; or ``at_least``, an accuracy on a quarter of the training
-    recordings, held out: then the smallest network that has it is searched for, and one of that
-    size is made from all training recordings. Test recordings are looked at when all is done.
+    Give one of ``sparsity``, ``keep`` and ``at_least``. With ``at_least``, a quarter of the
+    training recordings is held out, and the smallest network with that accuracy on them is searched
+    for. A network of its size is then made from all training recordings. Test recordings are used
+    only at the end, for the metrics.
 
-    With ``folder``, one that is there, a run that was killed goes on by the same call; a call that
-    asks for anything else is refused (`trellis.training.checkpoint.Another`).
+    Args:
+        recogniser: An untrained recognizer (`Recogniser.fresh`).
+        data: The recordings.
+        fold: Which of them to train and to test on.
+        course: The settings (`course_named`).
+        sparsity: The fraction of connections to remove.
+        keep: The number of connections to keep.
+        at_least: The accuracy to reach.
+        seed: The seed of weights, batches, noise and augmentation.
+        device: "cpu", "cuda" or "cuda:N".
+        precision: "fp32", "tf32" or "bf16".
+        folder: An existing folder for checkpoints. The same call then continues a run that was
+            killed, with the same result.
+        about: Further facts for the history, which must be the same in order to continue.
+        watch: Called after every epoch with the phase's name and its training.
+
+    Returns:
+        The dense and the small recognizer.
+
+    Raises:
+        TrellisError: An argument is invalid, or training diverged.
+        OtherSettings: The folder holds checkpoints of a run with other settings.
     """
     if sum(given is not None for given in (sparsity, keep, at_least)) != 1:
         raise TrellisError(
-            "give one of sparsity (the fraction removed, such as 0.999), keep (how many "
-            f"connections stay) and at_least (an accuracy to hold, such as 0.9); got "
+            "give one of sparsity (the fraction removed, such as 0.999), keep (a number of "
+            f"connections) and at_least (an accuracy, such as 0.9); got "
             f"sparsity={sparsity!r}, keep={keep!r}, at_least={at_least!r}"
         )
     at_least = None if at_least is None else accuracy_of(at_least)
@@ -274,7 +327,7 @@ def shrink(
         return makers[-1]
 
     whole = maker(fold.train, course)
-    least = max(whole.choose.least, 1)
+    least = max(whole.select.least, 1)
     curve: tuple[Point, ...] = ()
     met = None
     target = 0
@@ -286,7 +339,7 @@ def shrink(
     if at_least is not None:
         alike = replace(
             course, mirror=False, augmentation=whole.course.augmentation
-        )  # as all the recordings have told
+        )  # mirrored or not, as decided for all training recordings
         learn, judge = held_out(labels, fold.train, seed)
         trial = maker(learn, alike, "search: ")
         target, curve, met = _searched(trial, data, labels, judge, at_least, least, seed)
@@ -308,7 +361,7 @@ def shrink(
         **dict(about or {}),
     }
     model = recogniser.model.to("cpu")
-    suited = whole.course.to_dict()  # to so many recordings
+    suited = whole.course.to_dict()
     recipe = suited["recipe"]
     large = _recogniser(recogniser, model, {n: w[:1] for n, w in dense.items()}, None)
     large = large.after(
@@ -320,27 +373,26 @@ def shrink(
     little = little.after(
         step="shrink", course=suited, recipe=recipe, budget=target, kept=kept,
         total=whole.connections, at_least=at_least, met=met, best=best, loss=round(loss, 4),
-        teachers=whole.course.teachers_at(target, whole.connections),
-        seconds=round(sum(sum(each.took.values()) for each in makers), 1),  # of a search, too
+        teachers=int(whole.course.distills(target, whole.connections)),
+        seconds=round(sum(sum(each.took.values()) for each in makers), 1),  # including a search
         metrics=metrics(little, data, fold), **facts,
     )  # fmt: skip
     return Outcome(large, little, kept, target, whole.connections, curve, at_least, met)
 
 
 def _check_enough(target: int, least: int, total: int) -> None:
-    """Refuse a budget that may not do, before anybody has waited."""
+    """Raise if a budget may be too small for a path to every class."""
     if target < least:
         enough = math.floor(1e6 * (1 - least / total)) / 1e6
         raise TrellisError(
-            f"{target:,} connections may not be enough, of {total:,}, for a path to every class "
-            f"after gradual pruning: keep {least:,} or more (a sparsity of {enough:g} or less)"
+            f"{target:,} of {total:,} connections may not be enough for a path to every class "
+            f"after gradual pruning; keep {least:,} or more (a sparsity of {enough:g} or less)"
         )
 
 
 def _made(maker: Maker, target: int, seed: int) -> tuple[Weights, Small]:
-    seeds = maker.seeds(seed)
-    dense = maker.train(seeds)
-    return dense, maker.shrink(dense, seeds, [target])
+    dense = maker.train([seed])
+    return dense, maker.shrink(dense, [seed], [target])
 
 
 def _searched(
@@ -352,10 +404,11 @@ def _searched(
     least: int,
     seed: int,
 ) -> tuple[int, tuple[Point, ...], bool]:
-    """The budget of the smallest network that holds ``at_least`` on the recordings to ``judge``
-    by, or else of the best."""
-    seeds = trial.seeds(seed)
-    dense = trial.train(seeds)
+    """Return the smallest budget that reaches an accuracy, all networks, and whether it does.
+
+    If no network reaches it, the budget is that of the most accurate one.
+    """
+    dense = trial.train([seed])
     places = trial.recogniser.places([data.sequences[i] for i in judge])
     x = torch.from_numpy(places).to(trial.device)
     y = torch.from_numpy(labels[judge]).to(trial.device)
@@ -364,7 +417,7 @@ def _searched(
 
     def measure(budgets: list[int]) -> list[float]:
         name = f"{budgets[0]}-{budgets[-1]}" if len(budgets) > 1 else str(budgets[0])
-        small = trial.shrink(dense, seeds, budgets, name=name)
+        small = trial.shrink(dense, [seed], budgets, name=name)
         kept.update(zip(budgets, small.kept, strict=True))
         return _shares_right(trial.forward, small.weights, x, y)
 
@@ -382,8 +435,7 @@ def _searched(
 
 
 def _shares_right(forward: Forward, weights: Weights, x: Tensor, y: Tensor) -> list[float]:
-    """The share of recordings that each network names: 9 of 10 are 0.9, as who asks for that has
-    it, which they are not in single precision."""
+    """Return the accuracies of networks, in float64, so that 9 of 10 equals 0.9."""
     hits = (predictions(forward, weights, x) == y).sum(1)
     return [right / len(y) for right in hits.tolist()]
 

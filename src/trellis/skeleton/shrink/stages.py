@@ -14,40 +14,40 @@ from torch import Tensor
 
 from ...errors import TrellisError
 from ...training import Forward, Teachers, Training, Weights, forward_of, run, stack
-from ...training.batches import Agreement
-from ...training.dropout import Dropping
+from ...training.dropout import Dropout
 from ...training.schedule import Schedule
-from ...training.stack_pruning import Chooses, Diverged, Shrinking
-from ..data.representation import seeing
+from ...training.stack_pruning import Diverged, GradualPruning, Selector
+from ..data.representation import reading_channels
 from ..model.fitting import feed_of
 from ..model.gcn import GCN
 from ..model.narrow import Inside, Narrow, narrowed
 from ..model.recognizer import Recogniser
-from ..model.stack_selection import PATHS, chooser
+from ..model.stack_selection import PATHS, selector
 from .course import Course
 from .mirror import Mirror, mirror_of
 
-# Small networks, and what to say where there are none.
+_TEACHER_WEIGHT = 0.8  # share of the loss that comes from the teacher
+_TEMPERATURE = 2.0  # of the teacher's and the student's softmax
 
 
 def diverged(phase: str) -> TrellisError:
-    """What to say where numbers are no longer finite."""
+    """Return the error for a loss or a weight that is not finite."""
     return TrellisError(
         f"training diverged (loss or weights are not finite) in the phase {phase!r}; look for "
-        "recordings with wild coordinates (`trellis data info`), and for rates or weights of the "
-        "loss that are far too large"
+        "recordings with wild coordinates (`trellis data info`) and for learning rates that are "
+        "far too large"
     )
 
 
 class Small(NamedTuple):
-    """A stack of networks, and their masks."""
+    """A stack of pruned networks and their masks."""
 
     weights: Weights
     masks: Weights
 
     @property
     def kept(self) -> list[int]:
-        """How many connections each network has.
+        """The number of connections of each network.
 
         >>> Small({}, {"w": torch.tensor([[True, False], [True, True]])}).kept
         [1, 2]
@@ -56,7 +56,7 @@ class Small(NamedTuple):
         return [int(count) for count in torch.stack(each).sum(0)]
 
     def of(self, which: Sequence[int]) -> Small:
-        """Some of the networks, in the order in which they are named.
+        """Return the networks with these indices, in this order.
 
         >>> small = Small({"w": torch.arange(3.0)}, {"w": torch.tensor([True, False, True])})
         >>> small.of([2, 1, 2])
@@ -67,19 +67,18 @@ class Small(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[Small]) -> Small:
-        """The networks of several stacks, one after another."""
+        """Return the networks of several stacks in one stack."""
         return cls(*(
             {name: torch.cat([stack[name] for stack in stacks]) for name in stacks[0]}
             for stacks in zip(*parts, strict=True)
         ))  # fmt: skip
 
 
-# One training of a course: where it begins, and of what, all of networks or what masks leave.
-
-
 class Start(NamedTuple):
-    """Where networks are when their pruning begins: ``kept`` connections of each, those of
-    ``masks``, or all of them."""
+    """Networks at the beginning of pruning: ``masks`` keep ``kept`` connections of each.
+
+    Without masks, all connections are kept.
+    """
 
     weights: Weights
     masks: Weights | None = None
@@ -87,58 +86,67 @@ class Start(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """How a network is made: by how many ``teachers`` it is taught, how many connections the
-    ``waypoint`` has from which it goes on (0 if that is the dense network), and the weight of its
-    ``agreement`` with itself.
+    """How a network is made: whether it is distilled, and the budget that it is pruned from.
 
-    >>> Kind(0).name, Kind(4).name, Kind(1, 2_139).name, Kind(0, agreement=1.0).name
-    ('', 'taught', 'from 2139', 'agreeing')
+    A ``waypoint`` of 0 is the dense network.
+
+    >>> Kind(False).name, Kind(True).name, Kind(True, 2_139).name
+    ('', 'distilled', 'from 2139')
     """
 
-    teachers: int
+    distilled: bool
     waypoint: int = 0
-    agreement: float = 0.0
 
     @property
     def name(self) -> str:
-        """What its phases are called, beside those of other kinds."""
+        """The suffix of its phases' names where networks of several kinds are made."""
         if self.waypoint:
             return f"from {self.waypoint}"
-        if self.teachers:
-            return "taught"
-        return "agreeing" if self.agreement else ""
+        return "distilled" if self.distilled else ""
 
 
 class Stage(NamedTuple):
-    """A training, of networks as they are or of ``narrow`` ones."""
+    """A training of whole networks, or of the parts of them in ``narrow``."""
 
     training: Training
     narrow: Narrow | None
 
     def whole(self, stack: Mapping[str, Tensor]) -> Weights:
-        """Its weights or masks, as those of networks as they are."""
+        """Return weights or masks of this stage in the shapes of whole networks."""
         return dict(stack) if self.narrow is None else self.narrow.whole(stack)
 
     def taken(self, before: Stage, stack: Mapping[str, Tensor]) -> Weights:
-        """Weights or masks of a stage ``before``, as this one has them."""
+        """Return weights or masks of the stage ``before`` in the shapes of this stage."""
         found = before.whole(stack)
         return found if self.narrow is None else self.narrow.narrow(found)
 
 
-Watch = Callable[[str, Training], None]  # a phase's name and where it is
-_READS_UNITS = "dense.weight"  # of a GCN: classes are read from the units of its last block
-_APART = 1_000_003  # between the seeds of dense networks; the phases of one take shares of it:
-_FIRST, _TAUGHT, _FURTHER = (2, 3), (5, 9), (11, 13)  # of pruning and of tuning
+Watch = Callable[[str, Training], None]  # called with a phase's name and its training
+_READS_UNITS = "dense.weight"  # the GCN's parameter that reads the units of the last block
+# Every phase has a seed of its own: the network's seed plus _APART divided by one of these numbers
+# (pruning, fine-tuning).
+_APART = 1_000_003
+_FIRST, _DISTILLED, _FURTHER = (2, 3), (5, 9), (11, 13)
 
 
 class Maker:
-    """Makes networks like a recogniser's, on recordings x (recordings, joints, chunks * 3), labels
-    y: all of them at once, as a stack.
+    """Train, prune and fine-tune a stack of networks like a recognizer's.
 
-    The course is suited to how many recordings there are, and to whether left and right mean
-    anything in them. With ``folder`` every phase keeps a checkpoint there, under its own name:
-    whatever was done before is not done again, and the result is the same. ``about`` is what else
-    must be the same for that. ``called`` comes before the name of every phase.
+    The course is converted to the number of recordings (`Course.suited`). Variants are mirrored if
+    left and right carry no meaning in the recordings (`mirror_of`).
+
+    Args:
+        recogniser: The untrained recognizer whose network is copied.
+        x: Training recordings (recordings, joints, chunks * 3), normalized.
+        y: Their labels (recordings,).
+        course: The settings.
+        device: Where to train.
+        precision: "fp32", "tf32" or "bf16".
+        folder: An existing folder for checkpoints, one per phase. A maker with the same arguments
+            then continues where another one stopped, with the same result.
+        about: Further settings that must be the same in order to continue.
+        watch: Called after every epoch with the phase's name and its training.
+        called: Prefix of the phases' names.
     """
 
     def __init__(
@@ -174,50 +182,52 @@ class Maker:
             "basis": recogniser.basis,
             "normalisation": recogniser.normalisation.to_dict(),
         }
-        self.connections = sum(self.choose.sizes.values())
+        self.connections = sum(self.select.sizes.values())
 
     @cached_property
-    def choose(self) -> Chooses:
-        return chooser(self.recogniser.model, self.course.method)
+    def select(self) -> Selector:
+        """The rule that selects which connections to keep."""
+        return selector(self.recogniser.model, self.course.method)
 
     @cached_property
     def forward(self) -> Forward:
+        """The function of a stack of networks, from normalized recordings to logits."""
         model = self.recogniser.model.to(self.device)
-        return seeing(self.recogniser.channels, forward_of(model))
+        return reading_channels(self.recogniser.channels, forward_of(model))
 
     @property
     def hundredth(self) -> int:
-        """How many connections a network keeps that teaches: a hundredth, where that is enough."""
-        return max(self.course.hundredth(self.connections), self.choose.least, 1)
+        """The budget of a teacher: 1 % of the connections, but enough to reach every class."""
+        return max(self.course.hundredth(self.connections), self.select.least, 1)
 
     def train(self, seeds: Sequence[int]) -> Weights:
-        """Dense networks, from the weights that their seeds start from."""
+        """Return trained dense networks, one per seed."""
         weights = stack([self._fresh(seed) for seed in seeds])
         weights = {name: weight.to(self.device) for name, weight in weights.items()}
         training = self._stage(weights, seeds).training
         self._run("training", training)
         return training.weights
 
-    def seeds(self, seed: int) -> list[int]:
-        """The seeds of the dense networks for one small one: its own comes first."""
-        return [seed + i * _APART for i in range(self.course.dense_networks)]
-
     def teachers(self, dense: Weights, seeds: Sequence[int]) -> Small:
-        """What teaches: a network that keeps a hundredth, made of each of the dense ones. Made
-        once."""
-        return self._once(self.hundredth, seeds, "teachers", lambda: (Start(dense), None))
+        """Return the networks at 1 %, one made of each dense network; they are made once."""
+        return self._once(self.hundredth, seeds, "teacher", lambda: (Start(dense), None))
 
-    def shrinking(self, targets: Sequence[int], begin: int | None = None) -> Shrinking:
-        """When how much goes, of ``begin`` connections or all. A target that cannot be promised is
-        refused here."""
+    def pruning(self, targets: Sequence[int], begin: int | None = None) -> GradualPruning:
+        """Return the schedule from ``begin`` connections (None: all) to ``targets``.
+
+        Raises:
+            TrellisError: A target may be too small for a path to every class.
+        """
         course, recipe = self.course, self.course.recipe
         when: dict[str, Any] = {"end": recipe.prune_epochs, "every": recipe.prune_every}
         if begin is not None:
-            when["start"] = 1 - begin / self.connections
+            when["initial_sparsity"] = 1 - begin / self.connections
         if course.curve == "one-shot":
             when = {"begin": recipe.prune_epochs}
         schedule = Schedule(course.curve, **when)
-        return Shrinking(schedule, tuple(targets), self.choose, course.sensitivity, course.surplus)
+        return GradualPruning(
+            schedule, tuple(targets), self.select, course.sensitivity, course.surplus
+        )
 
     def shrink(
         self,
@@ -227,14 +237,19 @@ class Maker:
         of: Sequence[int] | None = None,
         name: str = "",
     ) -> Small:
-        """Networks pruned to ``targets[i]`` connections and tuned, network i made of the dense
-        network ``of[i]`` (the first).
+        """Return networks pruned to ``targets[i]`` connections and fine-tuned.
 
-        ``seeds`` are those of the stack of dense networks. Who has teachers is taught by what was
-        made of its own dense network, and of those that follow it. Who keeps less than its teachers
-        do goes on from the first of them, by the course's waypoints.
+        Networks below 1 % of the connections are pruned from the network at 1 % or 0.1 % that was
+        made of the same dense network (`Course.waypoint`), and learn from the one at 1 %.
+
+        Args:
+            dense: A stack of dense networks.
+            seeds: The seeds of the dense networks.
+            targets: The budgets.
+            of: Indices of the dense networks that the small ones are made of (default: the first).
+            name: Suffix of the phases' names.
         """
-        self.shrinking(targets)  # refused before anybody has waited
+        self.pruning(targets)  # raises before anything is trained
         of = [0] * len(targets) if of is None else of
         kinds = [self._kind(target) for target in targets]
         found: list[Small] = []
@@ -252,36 +267,28 @@ class Maker:
 
     def _kind(self, target: int) -> Kind:
         course, total = self.course, self.connections
-        teachers = course.teachers_at(target, total)
-        agreement = course.agreement_at(target, total, taught=teachers > 0)
-        return Kind(teachers, course.waypoint(target, total) or 0, agreement)
+        return Kind(course.distills(target, total), course.waypoint(target, total) or 0)
 
     def _begun(
         self, dense: Weights, seeds: Sequence[int], which: Sequence[int], kind: Kind
     ) -> tuple[Start, Teachers | None]:
-        """Where networks of these dense ones begin, and their teachers."""
-        if kind.teachers > len(seeds):
-            raise TrellisError(
-                f"teachers={kind.teachers} need as many dense networks to be made of, not "
-                f"{len(seeds)}"
-            )
+        """Return where networks made of these dense ones begin, and their teachers."""
         if kind.waypoint:
             first = self._on_the_way(dense, seeds, kind.waypoint).of(which)
             start = Start(first.weights, first.masks, kind.waypoint)
         else:
             start = Start({name: weight[which] for name, weight in dense.items()})
-        if kind.teachers == 0:
+        if not kind.distilled:
             return start, None
-        theirs = self.teachers(dense, seeds).of(
-            [(i + j) % len(seeds) for i in which for j in range(kind.teachers)]
-        )
+        theirs = self.teachers(dense, seeds).of(which)
         narrow = self._narrow(theirs.masks)
         weights = theirs.weights if narrow is None else narrow.narrow(theirs.weights)
-        said, course = self._forward(narrow), self.course
-        return start, Teachers(said, weights, course.weight, course.temperature, own=True)
+        return start, Teachers(
+            self._forward(narrow), weights, _TEACHER_WEIGHT, _TEMPERATURE, own=True
+        )
 
     def _on_the_way(self, dense: Weights, seeds: Sequence[int], kept: int) -> Small:
-        """What is made of each of the dense networks at a waypoint."""
+        """Return the networks with ``kept`` connections, one made of each dense network."""
         if kept == self.hundredth:
             return self.teachers(dense, seeds)
         everyone = range(len(seeds))
@@ -292,7 +299,7 @@ class Maker:
         self, kept: int, seeds: Sequence[int], name: str,
         begun: Callable[[], tuple[Start, Teachers | None]],
     ) -> Small:  # fmt: skip
-        """Networks that others go on or learn from: one for each seed, made once."""
+        """Return networks that others start from or learn from, one per seed; made once."""
         key = kept, *seeds
         if key not in self._made:
             start, teachers = begun()
@@ -303,10 +310,13 @@ class Maker:
         self, name: str, start: Start, targets: Sequence[int], seeds: Sequence[int],
         teachers: Teachers | None = None,
     ) -> Small:  # fmt: skip
-        """Pruned and tuned. Who is taught or goes on sees other variants than were seen before."""
+        """Return pruned and fine-tuned networks.
+
+        The seeds of each phase differ, so that no phase repeats the variants of another.
+        """
         phases = [" ".join([phase, *name.split()]) for phase in ("pruning", "tuning")]
         further = start.kept is not None and start.kept < self.hundredth
-        apart = _FURTHER if further else _FIRST if teachers is None else _TAUGHT
+        apart = _FURTHER if further else _FIRST if teachers is None else _DISTILLED
         pruning, tuning = ([seed + _APART // share for seed in seeds] for share in apart)
         pruned = self._pruned(phases[0], start, targets, pruning, teachers)
         weights, masks = (
@@ -323,13 +333,13 @@ class Maker:
         self, phase: str, start: Start, targets: Sequence[int], seeds: Sequence[int],
         teachers: Teachers | None,
     ) -> Stage:  # fmt: skip
-        """The end of pruning. A CPU leaves out on the way what is no longer used."""
+        """Return the stage at the end of pruning. On a CPU, empty filters are dropped meanwhile."""
         narrows = self.device.type == "cpu" and self.course.method in PATHS
-        shrinking = self.shrinking(targets, start.kept)
+        pruning = self.pruning(targets, start.kept)
         stage = self._stage(
             {key: weight.clone() for key, weight in start.weights.items()}, seeds, targets,
             self._narrow(start.masks) if narrows else None,
-            masks=start.masks, shrinking=shrinking, teachers=teachers,
+            masks=start.masks, pruning=pruning, teachers=teachers,
         )  # fmt: skip
         first, *others = self.course.stops(narrow=narrows)
         self._run(phase, stage.training, first)
@@ -338,57 +348,53 @@ class Maker:
             stage = self._stage(
                 before.whole(before.training.weights), seeds, targets,
                 self._narrow(before.whole(before.training.masks)),
-                shrinking=shrinking, teachers=teachers,
+                pruning=pruning, teachers=teachers,
             )  # fmt: skip
             stage.training.follow(before.training, partial(stage.taken, before))
             self._run(phase, stage.training, stop, number)
         return stage
 
     def _narrow(self, masks: Mapping[str, Tensor] | None) -> Narrow | None:
-        """What masks leave to train, where there are any, if that is not all."""
+        """Return the parts of the networks that masks leave; None for all of them."""
         return None if masks is None else narrowed(self.recogniser.model, masks, self.device)
 
     def _forward(self, narrow: Narrow | None) -> Forward:
         if narrow is None:
             return self.forward
-        return seeing(self.recogniser.channels, narrow.forward())
+        return reading_channels(self.recogniser.channels, narrow.forward())
 
     def _stage(
         self, weights: Weights, seeds: Sequence[int], targets: Sequence[int] = (),
         narrow: Narrow | None = None, *, masks: Mapping[str, Tensor] | None = None,
-        shrinking: Shrinking | None = None, teachers: Teachers | None = None, **options: Any,
+        pruning: GradualPruning | None = None, teachers: Teachers | None = None, **options: Any,
     ) -> Stage:  # fmt: skip
-        """A training of the ``narrow`` part of whole networks; those that will keep ``targets`` do
-        without some of their units at each step, and agree with themselves, all of them or none."""
+        """Return a training of whole networks, or of the parts of them in ``narrow``.
+
+        The targets decide about dropout; dense networks have none.
+        """
         recogniser, course = self.recogniser, self.course
-        drop = [course.dropped(target, self.connections) for target in targets]
+        rates = [course.dropout_at(target, self.connections) for target in targets]
         units = weights[_READS_UNITS].shape[-1]
         if narrow is not None:
             weights = narrow.narrow(weights)
             masks = None if masks is None else narrow.narrow(masks)
-            if shrinking is not None:
-                choose = chooser(narrow.alike(), course.method)
-                shrinking = replace(shrinking, choose=Inside(self.choose.sizes, choose))
-        dropping = None
-        if any(drop):
+            if pruning is not None:
+                select = selector(narrow.alike(), course.method)
+                pruning = replace(pruning, select=Inside(self.select.sizes, select))
+        dropout = None
+        if any(rates):
             read = None if narrow is None else narrow.units
-            dropping = Dropping(_READS_UNITS, drop, units, seeds, self.device, read)
-        agreement = 0.0
-        if targets:
-            agreement = course.agreement_at(
-                min(targets), self.connections, taught=teachers is not None
-            )
+            dropout = Dropout(_READS_UNITS, rates, units, seeds, self.device, read)
         training = Training(
             self._forward(narrow), weights, self.x, self.y, course.recipe, seeds=seeds,
-            masks=masks, shrinking=shrinking, precision=self.precision,
+            masks=masks, pruning=pruning, precision=self.precision,
             feed=feed_of(recogniser, course.augmentation, seeds, self.device),
-            dropping=dropping, teachers=teachers,
-            agreement=Agreement(agreement) if agreement else None, **options,
+            dropout=dropout, teachers=teachers, **options,
         )  # fmt: skip
         return Stage(training, narrow)
 
     def _run(self, phase: str, training: Training, until: int | None = None, part: int = 0) -> None:
-        """Train, and keep a checkpoint of each ``part`` of a phase."""
+        """Train, with one checkpoint for each ``part`` of a phase."""
         path = None
         phase = self.called + phase
         if self.folder is not None:
@@ -408,12 +414,12 @@ class Maker:
         self.took[phase] = self.took.get(phase, 0.0) + seconds
 
     def _fresh(self, seed: int) -> GCN:
-        """The network that a seed starts from: the same on every device."""
+        """Return the untrained network of a seed; it is the same on every device."""
         given = self.recogniser.model
         if given.described()["limited"] or given.described()["fixed"]:
             raise TrellisError(
-                "attention that is limited to a skeleton's bones is not made small yet: train it "
-                "with `--bones free` or start"
+                "a GCN whose attention is limited to or fixed by an adjacency cannot be shrunk; "
+                "build it without an adjacency, or with edges='start'"
             )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Augmentation: every training step sees recordings that are turned, sized and timed anew."""
+"""Data augmentation: random rotation, scale, time warp, crop, noise and mirroring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Augmentation of all networks' recordings at once, on the device they train on."""
+"""Data augmentation for a stack of networks, on the device that they train on."""
 
 from __future__ import annotations
 
@@ -16,28 +16,37 @@ from .settings import Augmentation
 
 
 class Augmenter:
-    """Fresh variants of a batch for every network of a stack, the same whichever stack that is.
+    """Random variants of a batch for every network of a stack.
 
-    ``augmenter.onto(out, x, step)`` writes them into out (networks, batch, joints, chunks * 3)
-    and leaves x (batch, joints, chunks * 3) as it was. x is chunked and normalised: the root's
-    average over a recording is the origin, about which it is rotated and scaled, and the spread
-    of the coordinates, which noise is measured in, is one.
+    Recordings must be chunked and normalized: the mean position of the root is the origin of
+    rotation and scale, and the standard deviation of the coordinates is 1.
 
-    Rotation, scale and mirror are linear in space and the same at all times: they commute with
-    averaging frames to chunks, and with `Normalisation` in the camera's frame, exactly. Warp and
-    crop do not: here a chunk of the new recording is interpolated linearly between two chunks of
-    the old one, and the recording is then shifted so that the root's average is where it was, as a
-    normalised recording's is.
+    Rotation, scale and mirroring are linear in space. They commute exactly with chunking, and with
+    `Normalization` in the camera's frame. Warp and crop do not: a new chunk is interpolated
+    linearly between two old ones, and the recording is then shifted so that the mean position of
+    the root stays.
 
-    What is drawn depends on a network's seed and the step alone, never on which others are in
-    the stack. Where all but noise is switched off, the result is that of `Noise`, to the bit.
-    ``ahead`` is how many steps are planned at once (on a GPU several, for few networks).
+    A network gets the same variants whichever stack it is part of: they depend on its seed and the
+    step only. With noise alone, the result is that of `Noise`, bit for bit.
 
-    >>> from trellis.skeleton.data.layouts import FPHA
-    >>> settings = Augmentation(crop=0.7)
-    >>> augmenter = Augmenter([0, 1], settings, FPHA, chunks=32, device=torch.device("cpu"))
-    >>> x, out = torch.randn(600, 21, 96), torch.empty(2, 600, 21, 96)
-    >>> augmenter.onto(out, x, step=0)
+    Args:
+        seeds: One seed per network.
+        settings: The limits of the variants.
+        layout: The skeleton.
+        chunks: The number of chunks.
+        device: The device of the recordings.
+        dtype: Their type.
+        ahead: The number of steps that are planned at once (default: 1 on a CPU, more on a GPU).
+
+    Raises:
+        TrellisError: Mirroring is on and the layout has no mirror image.
+
+    Example:
+        >>> from trellis.skeleton.data.layouts import FPHA
+        >>> settings = Augmentation(crop=0.7)
+        >>> augmenter = Augmenter([0, 1], settings, FPHA, chunks=32, device=torch.device("cpu"))
+        >>> x, out = torch.randn(600, 21, 96), torch.empty(2, 600, 21, 96)
+        >>> augmenter.onto(out, x, step=0)
     """
 
     def __init__(
@@ -81,19 +90,19 @@ class Augmenter:
         self.noise.onto(out.view(by_joint.shape), by_joint, step)
 
     def _table(self, x: Tensor) -> Tensor:
-        """A row for each moment, recordings × chunks, and again mirrored where that is asked for.
+        """Return a row for each chunk of each recording, and again mirrored if needed.
 
-        A joint is x y z 1, so that one matrix both turns it and shifts it.
+        A joint is x y z 1, so that one matrix both rotates and shifts it.
         """
         points = x.reshape(len(x), self.joints, self.chunks, 3).transpose(1, 2)
         points = F.pad(points, (0, 1), value=1.0)
         if self.settings.mirror > 0:
-            # Joints change places here; the axis is turned round by the matrix, at no cost.
+            # Joints are exchanged here; the matrix negates the axis.
             points = torch.cat([points, points[:, :, self.other]])
         return points.reshape(-1, self.joints * 4)
 
     def _root(self, moments: Tensor) -> Tensor:
-        """Where the root is on average: (recordings * chunks, joints * 4) -> (recordings, 3)."""
+        """Return the mean root, (recordings * chunks, joints * 4) -> (recordings, 3)."""
         points = moments.view(-1, self.chunks, self.joints, 4)
         return points[:, :, self.roots, :3].mean((1, 2))
 

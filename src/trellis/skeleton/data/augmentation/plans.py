@@ -1,4 +1,4 @@
-"""What becomes of every recording at a step, whatever is in it: which moments, turned how."""
+"""The random rotations, scales, time maps and mirrors of a step."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ from torch import Tensor
 from ....training.batches import stream
 from .settings import Augmentation
 
-# The few numbers that say what becomes of a recording, drawn for every network and recording.
-
-
+# Places of the random numbers that are drawn for every network and recording.
 TURN, SIZE, WARP, SHARE, START, MIRROR = slice(0, 3), 3, slice(4, 6), 6, 7, 8
 COUNT = 9
 
 
 class Draws:
-    """Uniform numbers from −1 to 1: ``draws(step, recordings)`` is (networks, recordings, 9).
+    """Uniform random numbers from −1 to 1, (networks, recordings, 9).
 
-    They depend on a network's seed and the step alone. All nine are drawn whatever is switched
-    on, so that the strength of one kind leaves the others as they are.
+    They depend on a network's seed and the step only. All nine are always drawn, so that changing
+    one setting does not change the random numbers of the others.
 
     >>> draws = Draws([7, 8], torch.device("cpu"), torch.float32)
     >>> alone = Draws([8], torch.device("cpu"), torch.float32)
@@ -46,9 +44,6 @@ class Draws:
         return drawn
 
 
-# From uniform numbers to a rotation in space and a map of time.
-
-
 # A rotation about an axis is  still + cos · plane + sin · turn.
 _STILL = [[[float(i == j == axis) for j in range(3)] for i in range(3)] for axis in range(3)]
 _PLANE = [[[float(i == j != axis) for j in range(3)] for i in range(3)] for axis in range(3)]
@@ -60,10 +55,12 @@ _TURN = [
 
 
 class Rotations:
-    """Angles about x, y, z in radians (…, 3) -> matrices (…, 3, 3) for rows: ``points @ matrix``.
+    """Rotation matrices for rows (``points @ matrix``) from angles in radians about x, y and z.
 
-    A rotation by a positive angle about z takes x to y, about x takes y to z, about y z to x. The
-    turn about x comes first, that about z last.
+    A positive angle about z rotates x to y, about x rotates y to z, about y rotates z to x. The
+    rotation about x comes first, that about z last.
+
+    Shapes: (…, 3) -> (…, 3, 3).
 
     >>> quarter = torch.tensor([0, 0, math.pi / 2])
     >>> x = torch.tensor([1.0, 0, 0])
@@ -72,7 +69,7 @@ class Rotations:
     """
 
     def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
-        # (axes, 3, 3) each, made once: making a tensor on a GPU waits for it.
+        # (axes, 3, 3) each, made once: creating a tensor on a GPU synchronizes.
         self.still, self.plane, self.turn = (
             torch.tensor(form, dtype=dtype, device=device) for form in (_STILL, _PLANE, _TURN)
         )
@@ -85,14 +82,14 @@ class Rotations:
 
 
 class Times:
-    """Where each chunk of the new recording lies in the old one, in chunks: (…, chunks).
+    """The place of each new chunk in the old recording, in chunks, (…, chunks).
 
     Chunk m of M, at u = m / (M − 1) of the way, is taken from
 
         start + share · (u + a sin(πu) / π + b sin(2πu) / 2π)
 
-    of the way. The speed there is ``share`` · (1 + a cos(πu) + b cos(2πu)): with |a| + |b| < 1
-    time never stands still nor runs back.
+    of the way. The speed there is ``share`` · (1 + a cos(πu) + b cos(2πu)). It is positive if
+    |a| + |b| < 1.
 
     >>> times = Times(5, torch.device("cpu"), torch.float32)
     >>> one, none = torch.ones(1), torch.zeros(1)
@@ -108,28 +105,28 @@ class Times:
         half_turns = even * (math.pi / max(self.last, 1))
         waves = [self.last * torch.sin(k * half_turns) / (k * math.pi) for k in (1, 2)]
         for wave in waves:
-            wave[-1] = 0  # as sin(kπ) is, and the sine of what is nearest to it is not
+            wave[-1] = 0  # exactly: the sine of the float nearest to kπ is not 0
         self.even, self.first_wave, self.second_wave = (
             values.to(device, dtype) for values in (even, *waves)
         )
 
     def __call__(self, warp: Tensor, share: Tensor, start: Tensor) -> Tensor:
-        """``warp`` (…, 2) are a and b; ``share`` and ``start`` (…,) of the recording are kept."""
+        """Return the places for warps a and b (…, 2), and the kept ``share`` and its ``start``."""
         a, b = warp[..., :1], warp[..., 1:]
         even = torch.addcmul(self.even, a, self.first_wave).addcmul_(b, self.second_wave)
         places = torch.addcmul(self.last * start[..., None], even, share[..., None])
         return places.clamp_(0, self.last)
 
 
-# As many networks' steps as are planned at once on a GPU. A plan is some thirty operations on a
-# few numbers each, which take a GPU as long to start as to do for one network or for many.
+# Networks times steps that are planned at once on a GPU. A plan is about thirty small operations,
+# whose launch takes longer than their work.
 _TOGETHER = 32
 
 
 class Plan(NamedTuple):
-    """For every variant, networks × batch, of a table of moments (recordings * chunks, …).
+    """How to make every variant (networks × batch) from a table with a row for each chunk.
 
-    Mirrored recordings, where there are any, follow the others in the table.
+    Mirrored recordings, if any, follow the others in the table.
     """
 
     which: Tensor  # (variants,): the recording it is made of
@@ -139,9 +136,9 @@ class Plan(NamedTuple):
 
 
 class Plans:
-    """``plans(step, batch)``: a matter of the seeds and the step alone.
+    """The plans of all steps; ``plans(step, batch)`` depends on the seeds and the step only.
 
-    ``ahead`` is how many steps are planned at once; it changes nothing but how long that takes.
+    ``ahead`` is the number of steps that are planned at once; results do not depend on it.
     """
 
     def __init__(
@@ -158,7 +155,7 @@ class Plans:
         self.draws = Draws(seeds, device, dtype)
         self.rotations = Rotations(device, dtype)
         self.times = Times(chunks, device, dtype)
-        # All that a step needs lies on the device already, so that it never waits for the host.
+        # Everything is on the device already, so that a step never waits for the host.
         limits = torch.ones(COUNT, dtype=torch.float64)
         limits[TURN] = torch.tensor(settings.rotation, dtype=torch.float64) * (math.pi / 180)
         limits[SIZE], limits[WARP] = settings.scale, settings.warp
@@ -179,7 +176,7 @@ class Plans:
         return self.plans[step - first]
 
     def _made(self, drawn: Tensor) -> list[Plan]:
-        """(steps, networks, batch, 9) -> a plan for each step."""
+        """Return a plan for each step from random numbers (steps, networks, batch, 9)."""
         mirrored = (drawn[..., MIRROR] < 2 * self.settings.mirror - 1).long()
         batch = drawn.shape[2]
         which = mirrored * batch + torch.arange(batch, device=drawn.device)
@@ -198,7 +195,7 @@ class Plans:
         return [Plan(*each) for each in zip(*parts, strict=True)]
 
     def _places(self, drawn: Tensor) -> Tensor:
-        """Where in the old recording each chunk of the new one lies, in chunks."""
+        """Return the place of each new chunk in the old recording, in chunks."""
         if not self.settings.retimes:
             return self.times.even.expand(*drawn.shape[:-1], -1)
         a, b = drawn[..., WARP].unbind(-1)

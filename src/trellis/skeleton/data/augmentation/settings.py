@@ -1,4 +1,4 @@
-"""How far an augmented recording may be from the one that was made."""
+"""Settings of data augmentation."""
 
 from __future__ import annotations
 
@@ -14,29 +14,33 @@ AXES = "xyz"
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Limits of what is drawn, uniformly and for each recording, at every step. As they stand
-    they were chosen by validation inside training parts of four sets (docs/results/choosing.md).
+    """The limits of random variants, which are drawn uniformly for each recording and step.
 
-    ==============  =======================================================================
-    ``rotation``    degrees either way about the x, y and z axis through the root; the turns
-                    about x, y and z follow one another in this order
-    ``scale``       share by which the size may change: 0.2 is from 0.8 to 1.2 times
-    ``warp``        share by which the speed may change, smoothly, while a recording runs; the
-                    first and the last moment stay what they are
-    ``crop``        the least share of the recording that is kept, and stretched over all
-                    chunks; 1 keeps all
-    ``noise``       standard deviation of what is added to every coordinate of every chunk, in
-                    units of the spread (1 in normalised coordinates)
-    ``mirror``      how often left and right are exchanged: joints by the layout's mirror, and
-                    the axis ``left_right`` turned round
-    ``left_right``  the axis from left to right: 0, 1 or 2 for x, y or z
-    ==============  =======================================================================
+    The defaults were chosen on recordings held out of four training sets
+    (docs/results/choosing.md).
 
-    >>> Augmentation(crop=0.8).rotation
-    (30.0, 30.0, 30.0)
-    >>> Augmentation(warp=1.5)
-    Traceback (most recent call last):
-    trellis.errors.TrellisError: warp=1.5 is not a number from 0 to below 1
+    Args:
+        rotation: The largest angles in degrees about the x, y and z axis through the root, either
+            way. Rotations are applied in this order.
+        scale: The largest relative change of size; 0.2 is from 0.8 to 1.2 times.
+        warp: The largest relative change of speed within a recording, from 0 to below 1. The first
+            and the last moment stay.
+        crop: The smallest share of a recording that is kept and stretched to its whole length.
+        noise: The standard deviation of the noise on every coordinate, where that of normalized
+            coordinates is 1.
+        mirror: The probability of mirroring: joints are exchanged as the layout says, and the axis
+            ``left_right`` is negated.
+        left_right: The axis from left to right: 0, 1 or 2 for x, y or z.
+
+    Raises:
+        TrellisError: A setting is out of range.
+
+    Example:
+        >>> Augmentation(crop=0.8).rotation
+        (30.0, 30.0, 30.0)
+        >>> Augmentation(warp=1.5)
+        Traceback (most recent call last):
+        trellis.errors.TrellisError: warp=1.5 is not a number from 0 to below 1
     """
 
     rotation: tuple[float, float, float] = (30.0, 30.0, 30.0)
@@ -79,7 +83,7 @@ class Augmentation:
             )
 
     def check(self, layout: Layout) -> None:
-        """Raise where a layout has no mirror image, and one is asked for."""
+        """Raise if mirroring is on and the layout has no mirror image."""
         if self.mirror > 0 and layout.mirror is None:
             raise TrellisError(
                 f"mirror={self.mirror!r} and layout {layout.name!r} defines no mirror: set "
@@ -88,16 +92,16 @@ class Augmentation:
 
     @property
     def retimes(self) -> bool:
-        """Whether it moves anything in time."""
+        """Whether it changes the time axis."""
         return self.warp > 0 or self.crop < 1
 
     @property
     def moves(self) -> bool:
-        """Whether it does anything but add noise."""
+        """Whether it does more than add noise."""
         return self.retimes or any(self.rotation) or self.scale > 0 or self.mirror > 0
 
     def to_dict(self) -> dict[str, Any]:
-        """For a file: what JSON can hold."""
+        """Return the settings as JSON can hold them."""
         return {**vars(self), "rotation": list(self.rotation)}
 
 

@@ -38,7 +38,7 @@ _BACK = key(RELAXED, 1.5, turn=35, up=-30, forward=-40)
 
 @dataclass(frozen=True)
 class Action:
-    """A programme of movement: reach, go through ``cycle`` so many ``times``, and let go.
+    """A movement: reach, repeat ``cycle`` a number of ``times``, and let go.
 
     ``does`` says in a line what one sees. All actions begin and end alike, so that only what
     happens in between tells them apart.

@@ -87,7 +87,7 @@ def _evenly(knots: int, frames: int) -> _Between:
     return _Between.of(np.linspace(0, 1, knots), np.linspace(0, 1, frames))
 
 
-# Who does what how often, and which of it is trained on.
+# The takes of all subjects, and which of them are training recordings.
 
 
 SUBJECTS = 6
@@ -168,7 +168,7 @@ class Habit:
 # How many frames recordings have: as in FPHA, 7 to 1,151, half of them below 77.
 
 
-# So many in a thousand recordings are shorter than so many frames.
+# _SHARES[i] of a thousand recordings have fewer than _FRAMES[i] frames.
 _SHARES = np.array([0, 50, 100, 250, 500, 750, 900, 950, 990, 1000])
 _FRAMES = np.array([7, 22, 30, 50, 77, 108, 144, 176, 255, 1151])
 
@@ -223,7 +223,7 @@ def plan(action: Action, habit: Habit, chance: Chance) -> Plan:
 
 
 def poses(plan: Plan, frames: int, chance: Chance) -> Floats:
-    """The plan, carried out in so many frames: (frames, 28), within what a hand can do.
+    """Return the poses of a plan, (frames, 28), within the limits of a hand.
 
     The recording starts while the hand reaches out and ends while it goes back: how much of both
     is seen differs.

@@ -13,7 +13,7 @@ from tests.training.killed import Killed, kill_after
 from tests.training.networks import gcn, recordings
 from trellis.errors import TrellisError
 from trellis.training import Training, forward_of, recipe_named, run, stack
-from trellis.training.dropout import Dropping
+from trellis.training.dropout import Dropout
 
 NAME = "dense.weight"
 MODELS = [gcn(seed) for seed in (1, 2)]
@@ -21,12 +21,12 @@ UNITS = MODELS[0].get_parameter(NAME).shape[1]
 CPU = torch.device("cpu")
 
 
-def training(shares: list[float], networks: tuple[int, ...] = (0, 1), **options: Any) -> Training:
+def training(rates: list[float], networks: tuple[int, ...] = (0, 1), **options: Any) -> Training:
     weights = stack([MODELS[i] for i in networks])
     x, y = recordings(20)
     given = recipe_named("default", epochs=4, batch=7, noise=0.0, **options)
-    dropping = Dropping(NAME, shares, UNITS, networks, CPU) if any(shares) else None
-    return Training(forward_of(MODELS[0]), weights, x, y, given, seeds=networks, dropping=dropping)
+    dropout = Dropout(NAME, rates, UNITS, networks, CPU) if any(rates) else None
+    return Training(forward_of(MODELS[0]), weights, x, y, given, seeds=networks, dropout=dropout)
 
 
 def trained(*given: Any, **options: Any) -> dict[str, Tensor]:
@@ -37,24 +37,24 @@ def trained(*given: Any, **options: Any) -> dict[str, Tensor]:
 
 
 def test_so_many_units_are_left_out_and_the_others_count_for_more() -> None:
-    dropping = Dropping(NAME, [0.25, 0.0], 4000, seeds=[3, 4], device=CPU)
+    dropout = Dropout(NAME, [0.25, 0.0], 4000, seeds=[3, 4], device=CPU)
     sums = torch.zeros(2)
     for step in range(50):
-        dropping.drawn(step)
-        first, second = dropping.factors[:, 0]
+        dropout.draw(step)
+        first, second = dropout.factors[:, 0]
         assert sorted(set(first.tolist())) == pytest.approx([0, 4 / 3])
         assert (second == 1).all()
-        sums += dropping.factors.mean((1, 2)) / 50
+        sums += dropout.factors.mean((1, 2)) / 50
     assert sums.tolist() == pytest.approx([1, 1], abs=0.01)
 
 
 def test_the_units_of_a_step_are_the_same_in_any_company_and_others_at_the_next() -> None:
-    both = Dropping(NAME, [0.5, 0.3], UNITS, seeds=[3, 4], device=CPU)
-    alone = Dropping(NAME, [0.3], UNITS, seeds=[4], device=CPU)
-    both.drawn(7)
-    alone.drawn(8)
+    both = Dropout(NAME, [0.5, 0.3], UNITS, seeds=[3, 4], device=CPU)
+    alone = Dropout(NAME, [0.3], UNITS, seeds=[4], device=CPU)
+    both.draw(7)
+    alone.draw(8)
     other = alone.factors.clone()
-    alone.drawn(7)
+    alone.draw(7)
     assert torch.equal(both.factors[1], alone.factors[0])
     assert not torch.equal(other, alone.factors)
 
@@ -62,10 +62,10 @@ def test_the_units_of_a_step_are_the_same_in_any_company_and_others_at_the_next(
 def test_a_network_without_dropped_units_gives_the_same_logits() -> None:
     """The definition: units that are left out are zero, in the network itself."""
     weights, x = stack(MODELS), recordings(5)[0].expand(2, -1, -1, -1)
-    dropping = Dropping(NAME, [0.4, 0.2], UNITS, seeds=[0, 1], device=CPU)
-    dropping.drawn(0)
-    found = forward_of(MODELS[0])(dropping.applied(weights), x)
-    for model, factors, logits in zip(MODELS, dropping.factors[:, 0], found, strict=True):
+    dropout = Dropout(NAME, [0.4, 0.2], UNITS, seeds=[0, 1], device=CPU)
+    dropout.draw(0)
+    found = forward_of(MODELS[0])(dropout.applied(weights), x)
+    for model, factors, logits in zip(MODELS, dropout.factors[:, 0], found, strict=True):
         hidden = model.blocks(x[0]).flatten(1) * factors
         torch.testing.assert_close(logits, hidden @ model.dense.weight.T)
 
@@ -100,16 +100,16 @@ def test_a_training_that_was_killed_ends_the_same(
 def test_a_training_that_drops_other_units_does_not_go_on(tmp_path: Path) -> None:
     run(training([0.3, 0.3]), tmp_path / "c.safetensors")
     for other in ([0.3, 0.6], [0.0, 0.0]):
-        with pytest.raises(TrellisError, match="dropping"):
+        with pytest.raises(TrellisError, match="dropout"):
             run(training(other), tmp_path / "c.safetensors")
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
 def test_no_share_beyond_some(share: float) -> None:
-    with pytest.raises(TrellisError, match=f"a share of {share!r} units is dropped"):
-        Dropping(NAME, [share], 3, seeds=[0], device=CPU)
+    with pytest.raises(TrellisError, match=f"expected 0 <= dropout rate < 1, got {share!r}"):
+        Dropout(NAME, [share], 3, seeds=[0], device=CPU)
 
 
 def test_a_share_for_each_network() -> None:
-    with pytest.raises(TrellisError, match="2 shares to drop and 1 networks"):
-        Dropping(NAME, [0.1, 0.2], 3, seeds=[0], device=CPU)
+    with pytest.raises(TrellisError, match="one dropout rate per network, got 2 for 1"):
+        Dropout(NAME, [0.1, 0.2], 3, seeds=[0], device=CPU)

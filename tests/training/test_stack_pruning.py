@@ -11,9 +11,9 @@ import trellis
 from tests.training.networks import CHANNELS, NODES, gcn, recordings
 from trellis import Schedule
 from trellis.errors import TrellisError
-from trellis.skeleton.model.stack_selection import chooser
+from trellis.skeleton.model.stack_selection import selector
 from trellis.training import Training, forward_of, recipe_named, run, stack
-from trellis.training.stack_pruning import OneByOne, Shrinking
+from trellis.training.stack_pruning import GradualPruning, SingleSelector
 
 EPOCHS = 12
 RECIPE = recipe_named("default", prune_epochs=EPOCHS, prune_every=3, tune_epochs=4)
@@ -30,12 +30,12 @@ def training(
 ) -> Training:
     models = [gcn(seed, blocks=blocks) for seed in seeds]
     x, y = recordings(30)
-    choose = chooser(models[0].float())
-    shrinking = Shrinking(SCHEDULE, targets, choose, sensitivity=0.5, surplus=surplus)
+    select = selector(models[0].float())
+    pruning = GradualPruning(SCHEDULE, targets, select, sensitivity=0.5, surplus=surplus)
     forward = forward_of(models[0].double())
     return Training(
         forward, stack([m.double() for m in models]), x, y, RECIPE, seeds=seeds,
-        shrinking=shrinking, masks=masks,
+        pruning=pruning, masks=masks,
     )  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def test_at_every_renewal_the_budget_is_met_and_all_of_it_lives(
     blocks: int, surplus: float | None
 ) -> None:
     made = training(blocks=blocks, surplus=surplus)
-    plans = made.shrinking.plans if made.shrinking is not None else []
+    plans = made.pruning.plans if made.pruning is not None else []
     while not made.done:
         made.epoch()
         renewed = made.epochs_done - made.epochs_done % 3
@@ -67,18 +67,18 @@ def test_at_every_renewal_the_budget_is_met_and_all_of_it_lives(
 def test_a_surplus_is_where_the_schedule_starts() -> None:
     """Two and a half times a target is a sparsity to start at; where that is more than there is,
     nothing changes."""
-    choose = chooser(gcn(0))
-    total = sum(choose.sizes.values())
+    select = selector(gcn(0))
+    total = sum(select.sizes.values())
     targets = (20, 40, total // 2)
-    given = Shrinking(SCHEDULE, targets, choose, surplus=2.5)
+    given = GradualPruning(SCHEDULE, targets, select, surplus=2.5)
     assert total // 2 * 2.5 > total
     for plan, target, start in zip(given.plans, targets, (50, 100, total), strict=True):
-        schedule = Schedule("geometric", end=EPOCHS, every=3, start=1 - start / total)
+        schedule = Schedule("geometric", end=EPOCHS, every=3, initial_sparsity=1 - start / total)
         for epoch in range(1, EPOCHS + 1):
             expected = total * (1 - schedule.sparsity(epoch, 1 - target / total))
             assert target <= plan.budget(epoch) <= start
             assert plan.budget(epoch) == pytest.approx(expected, abs=1)
-    at_once = Shrinking(Schedule("one-shot", begin=3), (20,), choose, surplus=2.5)
+    at_once = GradualPruning(Schedule("one-shot", begin=3), (20,), select, surplus=2.5)
     assert [at_once.plans[0].budget(epoch) for epoch in (2, 3)] == [total, 20]
 
 
@@ -112,21 +112,21 @@ def test_stopped_and_resumed_it_ends_the_same(tmp_path: Path) -> None:
     for name, tensor in straight.tensors().items():
         assert torch.equal(tensor, resumed.tensors()[name]), name
     other = training(targets=(21, 40, 90))
-    with pytest.raises(TrellisError, match=r"another training: shrinking\.targets was"):
+    with pytest.raises(TrellisError, match=r"another training: pruning\.targets was"):
         run(other, path)
-    with pytest.raises(TrellisError, match=r"shrinking\.surplus was None and is 2.5"):
+    with pytest.raises(TrellisError, match=r"pruning\.surplus was None and is 2.5"):
         run(training(surplus=2.5), path)
 
 
-def test_one_by_one_chooses_as_the_stack_does() -> None:
+def test_single_selects_as_the_stack_does() -> None:
     models = [gcn(seed).float() for seed in (0, 1)]
     worth = {name: weight.abs() for name, weight in stack(models).items()}
     kept = {name: torch.ones_like(value, dtype=torch.bool) for name, value in worth.items()}
-    one_by_one = OneByOne(models[0], torch.zeros(1, NODES, CHANNELS))
-    found = one_by_one(worth, kept, [17, 60])
-    expected = chooser(models[0])(worth, kept, [17, 60])
+    single = SingleSelector(models[0], torch.zeros(1, NODES, CHANNELS))
+    found = single(worth, kept, [17, 60])
+    expected = selector(models[0])(worth, kept, [17, 60])
     assert all(torch.equal(found[name], mask) for name, mask in expected.items())
-    assert one_by_one.least == chooser(models[0]).least
+    assert single.least == selector(models[0]).least
 
 
 def test_who_was_pruned_before_goes_on_from_there() -> None:
@@ -151,6 +151,6 @@ def test_refusals() -> None:
         training(targets=(11, 20, 30))
     models = [gcn(0)]
     x, y = recordings(30)
-    shrinking = Shrinking(SCHEDULE, (20, 30), chooser(models[0]))
-    with pytest.raises(TrellisError, match="have a target each"):
-        Training(forward_of(models[0]), stack(models), x, y, RECIPE, seeds=[0], shrinking=shrinking)
+    pruning = GradualPruning(SCHEDULE, (20, 30), selector(models[0]))
+    with pytest.raises(TrellisError, match="one pruning target per network"):
+        Training(forward_of(models[0]), stack(models), x, y, RECIPE, seeds=[0], pruning=pruning)

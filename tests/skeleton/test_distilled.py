@@ -49,7 +49,7 @@ def alike(one: Small, i: int, other: Small, j: int) -> bool:
 
 
 def test_a_teacher_is_what_keeps_a_hundredth_by_itself() -> None:
-    teaches, alone = maker(teachers=2), maker(teachers=0)
+    teaches, alone = maker(), maker(distill=False)
     dense = teaches.train([5, 6])
     teachers = teaches.teachers(dense, [5, 6])
     by_itself = alone.shrink(dense, [5, 6], [TENTH] * 2, [0, 1])
@@ -57,18 +57,18 @@ def test_a_teacher_is_what_keeps_a_hundredth_by_itself() -> None:
     assert teaches.teachers(dense, [5, 6]) is teachers  # once
 
 
-def test_who_keeps_less_goes_on_from_its_first_teacher() -> None:
-    both = maker(teachers=2)
+def test_a_smaller_network_is_pruned_from_its_teacher() -> None:
+    both = maker()
     dense = both.train([5, 6])
     teachers = both.teachers(dense, [5, 6])
     before = {name: mask.clone() for name, mask in teachers.masks.items()}
-    small = both.shrink(dense, [5, 6], [40, 40], [0, 1])
+    small = both.shrink(dense, [5, 6], [50, 50], [0, 1])
     for i in (0, 1):
-        assert sum(int(mask[i].sum()) for mask in small.masks.values()) == 40
+        assert sum(int(mask[i].sum()) for mask in small.masks.values()) == 50
         assert inside(small, i, teachers, i) and not inside(small, i, teachers, 1 - i)
     assert all(torch.equal(mask, teachers.masks[name]) for name, mask in before.items())
     larger = both.shrink(dense, [5, 6], [200])
-    at_once = maker(teachers=2, curve="one-shot").shrink(dense, [5, 6], [40])
+    at_once = maker(curve="one-shot").shrink(dense, [5, 6], [50])
     assert not inside(larger, 0, teachers, 0) and not inside(at_once, 0, teachers, 0)
 
 
@@ -80,7 +80,7 @@ def test_who_keeps_less_than_a_thousandth_goes_by_way_of_it() -> None:
     def watch(now: str, training: Training) -> None:
         seen[now] = training.seeds
 
-    usual = maker(teachers=None, watch=watch)
+    usual = maker(distill=True, watch=watch)
     dense = usual.train([5, 6])
     step = usual.shrink(dense, [5, 6], [WAYPOINT])  # the first alone
     small = usual.shrink(dense, [5, 6], [40])
@@ -94,22 +94,9 @@ def test_who_keeps_less_than_a_thousandth_goes_by_way_of_it() -> None:
     seen.clear()
     usual.shrink(dense, [5, 6], [38])
     assert seen == {"pruning": before["pruning"], "tuning": before["tuning"]}  # the others once
-    for changes in ({"teachers": 0}, {"curve": "one-shot"}):
+    for changes in ({"distill": False}, {"curve": "one-shot"}):
         at_once = maker(**changes).shrink(dense, [5, 6], [40])
         assert not inside(at_once, 0, step, 0)
-
-
-def test_who_agrees_with_itself_is_made_apart_from_who_does_not() -> None:
-    """Its steps see other recordings; in one call or in two, the networks are the same."""
-    seen: set[str] = set()
-    both = maker(teachers=0, agreement=0.5, watch=lambda now, training: seen.add(now))
-    dense = both.train([5])
-    small = both.shrink(dense, [5], [200, 40])
-    assert seen == {"training", "pruning", "tuning", "pruning agreeing", "tuning agreeing"}
-    plain = maker(teachers=0)
-    for i, keep in enumerate((200, 40)):
-        assert alike(small, i, both.shrink(dense, [5], [keep]), 0)
-        assert alike(small, i, plain.shrink(dense, [5], [keep]), 0) == (keep == 40)
 
 
 @pytest.mark.parametrize("phase", [f"pruning to {WAYPOINT}", f"tuning to {WAYPOINT}"])
@@ -127,7 +114,7 @@ def test_a_search_of_many_at_once_goes_on_after_a_kill(tmp_path: Path) -> None:
         if now.startswith("search: tuning") and now.endswith(f"from {WAYPOINT}"):
             raise KeyboardInterrupt
 
-    usual = course(teachers=None)
+    usual = course(distill=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("trellis.skeleton.shrink.run._TOGETHER", {"cpu": 32})
         patch.setattr("trellis.training.checkpoint.EVERY", 0.0)
@@ -148,16 +135,16 @@ def test_a_search_of_many_at_once_goes_on_after_a_kill(tmp_path: Path) -> None:
 def test_waypoints_of_one_serve_another(tmp_path: Path) -> None:
     x = torch.from_numpy(fresh().places([DATA.sequences[i] for i in FOLD.train]))
     y = torch.from_numpy(DATA.labels[FOLD.train])
-    kept = Maker(fresh(), x, y, course(teachers=1), folder=tmp_path)
+    kept = Maker(fresh(), x, y, course(distill=True), folder=tmp_path)
     dense = kept.train([5, 6])
     one, other = (kept.shrink(dense, [5, 6], [40], [i], name=str(i)) for i in (0, 1))
-    both = maker(teachers=1).shrink(dense, [5, 6], [40, 40], [0, 1])
+    both = maker(distill=True).shrink(dense, [5, 6], [40, 40], [0, 1])
     assert alike(one, 0, both, 0) and alike(other, 0, both, 1)
 
 
 def test_a_stack_of_all_kinds_is_each_of_them_alone() -> None:
     """Who is taught by itself, who is not, and in which order they come."""
-    usual = maker(teachers=None)
+    usual = maker(distill=True)
     dense = usual.train([5, 6])
     wanted, of = [40, 300, 50, TENTH, 40], [1, 0, 0, 1, 0]
     together = usual.shrink(dense, [5, 6], wanted, of)
@@ -165,14 +152,10 @@ def test_a_stack_of_all_kinds_is_each_of_them_alone() -> None:
         alone = usual.shrink(dense, [5, 6], [target], [which])
         assert sum(int(mask[0].sum()) for mask in alone.masks.values()) == target
         assert alike(alone, 0, together, i)
-    two = maker(teachers=2)
-    both = two.shrink(dense, [5, 6], [300, 40])
-    assert alike(both, 0, two.shrink(dense, [5, 6], [300]), 0)
-    assert alike(both, 1, two.shrink(dense, [5, 6], [40]), 0)
 
 
 def test_who_teaches_whom() -> None:
-    """Of two teachers the first is one's own, and the other the next one's."""
+    """A network learns from the teacher made of the same dense network."""
     heard: list[Weights] = []
 
     def watch(now: str, training: Training) -> None:
@@ -181,64 +164,43 @@ def test_who_teaches_whom() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("trellis.skeleton.model.narrow._LITTLE", 0.0)  # whole networks
-        two = maker(teachers=2, watch=watch)
+        two = maker(watch=watch)
         dense = two.train([5, 6, 7])
         teachers = two.teachers(dense, [5, 6, 7])
         two.shrink(dense, [5, 6, 7], [40, 40], [0, 2])
     for name, weight in heard[-1].items():
-        assert torch.equal(weight, teachers.weights[name][[0, 1, 2, 0]])
-    with pytest.raises(TrellisError, match=r"teachers=2 need as many dense networks .* not 1"):
-        maker(teachers=2).shrink(maker().train([5]), [5], [40])
+        assert torch.equal(weight, teachers.weights[name][[0, 2]])
 
 
-def test_only_what_keeps_less_than_a_hundredth_is_taught_unless_told() -> None:
-    usual = course(teachers=None)
+def test_only_what_keeps_less_than_a_hundredth_is_distilled() -> None:
+    usual = course(distill=True)
     for keep, teachers in ((40, 1), (TENTH, 0)):
         seen: set[str] = set()
         step = made(usual, keep=keep, watch=lambda now, _, seen=seen: seen.add(now)).small.history
-        assert ("tuning teachers" in seen) == bool(teachers) == bool(step[-1]["teachers"])
-    assert course_named("quick").teachers_at(40, TOTAL) == 0
-    assert course_named("default").teachers_at(40, TOTAL) == 1
+        assert ("tuning teacher" in seen) == bool(teachers) == bool(step[-1]["teachers"])
+    assert not course_named("quick").distills(40, TOTAL)
+    assert course_named("default").distills(40, TOTAL)
 
 
 def test_a_search_has_one_teacher_for_all_it_tries() -> None:
     seen: list[tuple[str, int]] = []
-    usual = course(teachers=None)
+    usual = course(distill=True)
     outcome = made(
         usual, at_least=0.3, watch=lambda now, each: seen.append((now, each.epochs_done))
     )
     assert any(point.kept < TENTH for point in outcome.curve)
-    for phase in ("search: pruning teachers", "search: tuning teachers"):
+    for phase in ("search: pruning teacher", "search: tuning teacher"):
         epochs = [epoch for now, epoch in seen if now == phase]
         assert epochs == sorted(set(epochs)) and epochs  # each of them once
 
 
 def test_a_teacher_that_came_to_nothing_is_not_listened_to() -> None:
-    given = course(teachers=1)
+    given = course(distill=True)
     wild = dataclasses.replace(given, recipe=dataclasses.replace(given.recipe, tune_rate=1e30))
-    for keep in (40, 300):
-        with pytest.raises(
-            TrellisError, match=r"training diverged .* in the phase 'tuning teachers'"
-        ):
-            made(wild, keep=keep)
-    alone = maker(teachers=0)
+    with pytest.raises(TrellisError, match=r"training diverged .* in the phase 'tuning teacher'"):
+        made(wild, keep=40)
+    alone = maker(distill=False)
     dense = alone.train([5, 6])
     dense["dense.weight"][1] = torch.nan  # one of two is enough
     with pytest.raises(TrellisError, match=r"training diverged .* in the phase 'pruning'"):
         alone.shrink(dense, [5, 6], [300, 300], [0, 1])
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"weight": 1.5}, r"weight=1\.5 of the teachers is not from 0 to 1"),
-        ({"weight": float("nan")}, "weight=nan lets teachers teach nothing"),
-        ({"temperature": 0.0}, r"from 0\.001 to 1,000, got temperature=0\.0"),
-        ({"temperature": float("inf")}, "got temperature=inf"),
-    ],
-)
-def test_nonsense_is_refused_before_anybody_has_waited(
-    changes: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(TrellisError, match=message):
-        course_named("default", **changes)
