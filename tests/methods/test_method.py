@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,16 +165,24 @@ def test_a_method_of_ones_own_on_the_command_line(
 
 
 def test_a_method_of_ones_own_is_a_row_of_the_tables(module: str) -> None:
-    row = method_named(f"{module}:Power")
-    assert (row.key, row.consistent, row.options["method"]) == ("power", False, f"{module}:Power")
+    with pytest.raises(TrellisError, match="is unknown"):  # files name rows: nothing is imported
+        method_named(f"{module}:Power")
+    assert module not in sys.modules
+    resolved(f"{module}:Power", {})
+    row = method_named("power")
+    assert (row.key, row.consistent, row.options) == ("power", False, {"method": "power"})
     settings = Settings("table2", "hands45", rates=(90.0,), rows=("mp", "power", "random"))
     assert [r.key for r in rows_of(settings)] == ["dense", "mp@90", "power@90", "random@90"]
+    assert f"--rows mp {module}:Power random" in settings.command()
     with pytest.raises(TrellisError, match="row 'strange' is unknown"):
         Settings("table2", "hands45", rows=("strange",))
 
 
 def test_a_method_of_ones_own_shrinks_recognisers(module: str) -> None:
-    assert course_named("quick", method=f"{module}:Power").to_dict()["method"].endswith(":Power")
+    with pytest.raises(TrellisError, match="must be imported first"):
+        course_named("quick", method=f"{module}:Power")
+    resolved(f"{module}:Power", {})
+    assert course_named("quick", method="power").to_dict()["method"] == "power"
     gcn = GCN(nodes=4, channels=6, classes=3, heads=2, filters=5)
     choose = selector(gcn, "power")
     worth = {n: dict(gcn.named_parameters())[n].detach().abs()[None] for n in choose.sizes}

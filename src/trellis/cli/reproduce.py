@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,6 +15,7 @@ from rich.progress import Progress as Bar
 from .. import skeleton
 from ..errors import TrellisError
 from ..limits import check_count
+from ..methods.method import method_class
 from ..paper import (
     Folder,  # fmt: skip
     Progress,  # fmt: skip
@@ -32,7 +33,8 @@ from ..training import recipe_named
 from .data_arguments import DataSource, Protocol, SkipBad
 from .device import Device, Precision, chosen_device
 from .fitting import RecipeName
-from .output import ProgressLog, Screen, console, percent
+from .model_arguments import current_folder_first
+from .output import ProgressLog, Screen, console, percent, stdout_to_stderr
 
 arg = tyro.conf.arg
 TableName = Annotated[
@@ -56,7 +58,12 @@ Rates = Annotated[
     tuple[float, ...], arg(metavar="PERCENT", help="table2: how much to remove. table3: one rate.")
 ]
 Rows = Annotated[
-    tuple[str, ...], arg(metavar="METHOD", help=f"table2: which of {', '.join(METHODS)}.")
+    tuple[str, ...],
+    arg(
+        metavar="METHOD",
+        help=f"table2: which of {', '.join(METHODS)}. Also any method of `trellis prune`, or "
+        "package.module:Class for a method of your own.",
+    ),
 ]
 InverseAlphas = Annotated[tuple[float, ...], arg(metavar="1/ALPHA", help="table3: values of 1/α.")]
 Epochs = Annotated[int | None, arg(metavar="N", help="Dense training, instead of the recipe's.")]
@@ -113,6 +120,7 @@ def reproduce(
       trellis reproduce table2 --data fpha:PATH --seeds 5 --device cuda --recipe paper
       trellis reproduce table2 --data hands45 --seeds 2 --rates 90 99 --rows mp tc viterbi --heads 4 --filters 16
     """  # noqa: E501  (an example must be one line to be copied)
+    rows = _registered(rows)
     if table_only and out is not None:
         return show_table(_stored(out, table))
     if workers is not None:
@@ -134,6 +142,12 @@ def reproduce(
     with live_bar() as watch:
         made = reproduced(settings, found, folder, device=place, workers=count, watch=watch)
     return show_table(made)
+
+
+def _registered(rows: Sequence[str]) -> tuple[str, ...]:
+    """Import the methods that are named as package.module:Class. Return all rows by name."""
+    with current_folder_first(), stdout_to_stderr():
+        return tuple(method_class(row).name if ":" in row else row for row in rows)
 
 
 def _stored(path: Path, table: str) -> Folder:

@@ -428,14 +428,26 @@ def method_class(name: object) -> type[Method]:
     )
 
 
+def reference(cls: type[Method]) -> str:
+    """Return what names a method on a command line.
+
+    >>> from trellis.methods import Chains
+    >>> reference(Chains)
+    'chains'
+    """
+    built_in = cls.__module__.startswith("trellis.")
+    return cls.name if built_in else f"{cls.__module__}:{cls.__qualname__}"
+
+
 def _imported(reference: str) -> type[Method]:
     module, _, path = reference.partition(":")
     if not all(map(str.isidentifier, module.split("."))):
         raise TrellisError(f"expected package.module:Class, got method={reference!r:.80}")
     try:
         found = getattr(importlib.import_module(module), path, None)
-    except ImportError as error:
-        raise TrellisError(f"cannot import method {reference!r}: {error}") from error
+    except (Exception, SystemExit) as error:  # whatever the user's module does
+        reason = f"{type(error).__name__}: {error}"
+        raise TrellisError(f"cannot import method {reference!r}: {reason:.200}") from error
     if isinstance(found, type) and issubclass(found, Method) and _METHODS.get(found.name) is found:
         return found
     raise TrellisError(

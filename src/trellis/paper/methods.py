@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import TrellisError
 from ..methods import available
-from ..methods.method import method_class
+from ..methods.method import reference
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,7 @@ METHODS: dict[str, Method] = {
 def method_named(key: str) -> Method:
     """Return the row called ``key``: one of the above, or any registered method.
 
-    Args:
-        key: The key of a row, the name of a registered method, or ``"package.module:Class"``.
+    Nothing is imported, since the key may come from a file.
 
     >>> method_named("mp").options
     {'method': 'magnitude', 'scope': 'layer'}
@@ -88,14 +87,25 @@ def method_named(key: str) -> Method:
     """
     if key in METHODS:
         return METHODS[key]
-    if key not in available() and ":" not in key:
+    cls = available().get(key)
+    if cls is None:
         known = dict.fromkeys([*METHODS, *available()])
         raise TrellisError(
-            f"row {key!r} is unknown; expected one of {', '.join(known)}, or package.module:Class"
+            f"row {key!r} is unknown; expected one of {', '.join(known)}. A method of your own "
+            "must be imported first"
         )
-    cls = method_class(key)
     sampled = cls.sampling == "always"
     return Method(cls.name, cls.name, cls.consistent, sampled, {"method": key})
+
+
+def word_for(key: str) -> str:
+    """Return what names a row on a command line: for a method of one's own, its class.
+
+    >>> word_for("mp"), word_for("random")
+    ('mp', 'random')
+    """
+    cls = None if key in METHODS else available().get(key)
+    return key if cls is None else reference(cls)
 
 
 def plain(number: float) -> str:

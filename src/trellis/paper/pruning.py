@@ -7,6 +7,7 @@ import math
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -329,15 +330,27 @@ def _here(architecture: Architecture) -> Begin:
 _pruner: CellPruner | None = None  # of a worker process
 
 
-def _method_modules() -> list[str]:
-    """Return the modules that register methods: a worker starts with the built-in ones only."""
-    return sorted({cls.__module__ for cls in available().values()} - {"__main__"})
+def _method_modules() -> list[tuple[str, str]]:
+    """Modules that register methods, and the folders that they are imported from.
+
+    A worker starts with the built-in methods only.
+    """
+    found = []
+    for name in sorted({cls.__module__ for cls in available().values()} - {"__main__"}):
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file is not None and not name.startswith("trellis."):
+            path = Path(file).absolute()
+            path = path.parent if path.stem == "__init__" else path  # a package
+            found.append((name, str(path.parents[name.count(".")])))
+    return found
 
 
-def _start(architecture: Architecture, modules: Sequence[str]) -> None:
+def _start(architecture: Architecture, modules: Sequence[tuple[str, str]]) -> None:
     global _pruner
-    for module in modules:
+    for module, folder in modules:
+        sys.path.append(folder)  # last: it must not shadow other modules
         importlib.import_module(module)
+        sys.path.remove(folder)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the pool
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)

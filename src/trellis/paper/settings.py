@@ -18,7 +18,7 @@ from ..limits import check_count
 from ..schema import RunData, RunSettings, fitted
 from ..training import RECIPES, Recipe
 from ..training.trainer import PRECISIONS
-from .methods import METHODS, method_named, plain
+from .methods import METHODS, method_named, plain, word_for
 from .published import TABLE3, TABLE3_RATE
 
 TABLES = ("table1", "table2", "table3")
@@ -158,7 +158,7 @@ class Settings:
                 continue
             words.append(f"--{f.name.replace('_', '-')}")
             if isinstance(value, tuple):
-                words += [plain(v) if isinstance(v, float) else v for v in value]
+                words += [plain(v) if isinstance(v, float) else word_for(v) for v in value]
             elif value is not True:
                 words.append(str(value))
         return shlex.join(words)
