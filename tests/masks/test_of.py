@@ -81,5 +81,5 @@ def test_a_user_hook_beside_torchs_pruning_stays() -> None:
 
 
 def test_a_model_without_masks_is_an_error() -> None:
-    with pytest.raises(TrellisError, match="carries no masks"):
+    with pytest.raises(TrellisError, match="has no masks"):
         masks_of(mlp())

@@ -85,7 +85,7 @@ def command(args: Sequence[str]) -> Callable[..., int]:
             imported first, so that its options become flags.
     """
     name = _method_in(args)
-    with current_folder_first(), aside():
+    with current_folder_first(), stdout_to_stderr():
         chosen = method_class(name) if ":" in name else available().get(name)
     signature = inspect.signature(prune)
     hints = get_type_hints(prune, include_extras=True)

@@ -1,4 +1,4 @@
-"""Which rule writes which operation as steps."""
+"""The registry of rules: which function writes which operation as steps."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..errors import TrellisError
 Rule = Callable[..., Any]
 R = TypeVar("R", bound=Rule)
 RULES: dict[str, Rule] = {}
-MOVES: set[str] = set()  # operations that only move data: on a weight, its positions move
+MOVES: set[str] = set()  # operations that only move data; of a weight, they move the positions
 STRAIGHT: set[str] = set()  # linear in each signal, or written so that `Sums` can follow
-KEEPS: set[str] = set()  # functions of one entry that map zero to zero: positions stay
+KEEPS: set[str] = set()  # elementwise functions that map zero to zero; positions stay
 
 
 def key(op: Any) -> str:
-    """``aten::add``: an operation without its overload.
+    """Return the name of an operation without its overload, such as ``aten::add``.
 
     >>> key(torch.ops.aten.add.Tensor), key(torch.ops.aten.add)
     ('aten::add', 'aten::add')
@@ -30,7 +30,8 @@ def key(op: Any) -> str:
     name = getattr(op, "__name__", None)
     if name is None:
         raise TrellisError(
-            f"rule: {op!r} is no operation. Pass one such as torch.ops.my_library.my_op."
+            f"rule: expected an operation, got {op!r:.80}; pass one such as "
+            "torch.ops.my_library.my_op"
         )
     return str(name)
 
@@ -38,15 +39,29 @@ def key(op: Any) -> str:
 def rule(*ops: Any) -> Callable[[R], R]:
     """Teach the tracer one or more operations.
 
-    The function receives a builder and the operation's own arguments, in which activations are
-    signals and parameters are weights, and returns the resulting signal (or a tuple of them).
+    Use it as a decorator on a function ``(build, *args, **kwargs)``. The function gets a builder
+    and the arguments of the operation: activations are signals, parameters are weights, everything
+    else is as in the call. It returns the resulting signal, or a tuple of signals. The builder's
+    methods connect signals: ``build.contract`` multiplies with a weight, ``build.join`` adds,
+    ``build.reduce`` sums over dimensions. A rule for a known operation replaces the old one.
 
-    >>> @torch.library.custom_op("doctest_lib::double", mutates_args=())
-    ... def double(x: torch.Tensor) -> torch.Tensor:
-    ...     return 2 * x
-    >>> @rule(torch.ops.doctest_lib.double)
-    ... def double_rule(build, x):
-    ...     return x          # a wire: each unit leads to itself
+    Args:
+        *ops: Operations, such as ``torch.ops.my_library.my_op``, with or without an overload.
+
+    Returns:
+        A decorator that registers the function and returns it unchanged.
+
+    Raises:
+        TrellisError: An argument is not an operation.
+
+    Example:
+        >>> import trellis
+        >>> @torch.library.custom_op("doctest_lib::double", mutates_args=())
+        ... def double(x: torch.Tensor) -> torch.Tensor:
+        ...     return 2 * x
+        >>> @trellis.rule(torch.ops.doctest_lib.double)
+        ... def double_rule(build, x):
+        ...     return x          # each output unit reads the input unit at the same place
     """
 
     def register(function: R) -> R:
@@ -58,11 +73,12 @@ def rule(*ops: Any) -> Callable[[R], R]:
 
 
 def aten(names: str) -> list[str]:
+    """Return the full names of PyTorch's operations, given as one string of bare names."""
     return [f"aten::{name}" for name in names.split()]
 
 
 def rules_for(names: Iterable[str]) -> Callable[[R], R]:
-    """Register by bare name; used for PyTorch's own operations."""
+    """Register a rule by full names; used for PyTorch's own operations."""
 
     def register(function: R) -> R:
         for name in names:

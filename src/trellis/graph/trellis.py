@@ -1,4 +1,4 @@
-"""The traced trellis: a value that audits, prunes and schedules share."""
+"""Trace a model once: the trellis that audits, pruning and schedules share."""
 
 from __future__ import annotations
 
@@ -30,10 +30,27 @@ from .tokens import MOST_USES, assignments
 
 @dataclass(eq=False)
 class Trellis:
-    """The graph of units and uses of a model.
+    """Describe the graph of units and uses of a model, as `trellis.trace` found it.
 
-    ``steps`` in order of evaluation; ``connections`` maps each parameter that holds connections
-    to its shape, in the model's own order. ``model`` is where current weights are read from.
+    Pass it in place of a model and its inputs: ``trellis.audit(net)``,
+    ``trellis.prune(net, sparsity=0.9)``. Weights and masks are read from the model at each call,
+    so a trellis stays valid while the model trains. Trace again when the structure of the model
+    changes. The other attributes belong to the implementation and may change.
+
+    Attributes:
+        model: The traced model.
+        connections: The shape of each parameter that holds connections, by parameter name, in the
+            model's order.
+        example_inputs: The `Inputs` that the model was traced with, cut to one sample.
+        example: Their types and shapes, in words.
+        total: Number of connections.
+        output_units: Number of output units of one sample.
+
+    Example:
+        >>> import trellis
+        >>> net = trellis.trace(nn.Linear(3, 2), torch.zeros(1, 3))
+        >>> net.total, net.output_units, net.connections
+        (6, 2, {'weight': (2, 3)})
     """
 
     model: nn.Module = field(repr=False)
@@ -50,21 +67,22 @@ class Trellis:
 
     @property
     def total(self) -> int:
-        """How many connections there are."""
+        """Number of connections."""
         return sum(math.prod(shape) for shape in self.connections.values())
 
     @property
     def output_units(self) -> int:
+        """Number of output units of one sample."""
         return sum(math.prod(signal.shape) for signal in self.outputs)
 
     @cached_property
     def gated(self) -> bool:
-        """Whether signals are multiplied anywhere, so that zero must be told from constant."""
+        """Whether the model multiplies signals, so that zero and constant must be distinguished."""
         return any(isinstance(step, Gate | Product) for step in self.steps)
 
     @cached_property
     def biased(self) -> bool:
-        """Whether constants are added anywhere (biases, norms, sigmoids)."""
+        """Whether the model adds constants (biases, norms, sigmoids)."""
         return any(isinstance(step, Bias) for step in self.steps)
 
     @cached_property
@@ -74,13 +92,15 @@ class Trellis:
 
     @cached_property
     def uses(self) -> int:
-        """How many uses there are: a connection counts once for each place that shares it."""
+        """Number of uses: a connection counts once for each place that shares it."""
         return sum(math.prod(s.weight.shape) * s.x.shape[1] for s in self.contractions)
 
     @cached_property
     def useful(self) -> set[int]:
-        """Signals that messages must come back to: those that connections lead to. Whoever asks
-        about connections only, of a lean trellis, has no use for others; else it is all."""
+        """Ids of the signals that backward messages must reach.
+
+        In a lean trellis these are the signals behind a connection; otherwise all signals.
+        """
         found: set[int] = set()
         lean = self.__dict__.get("lean") is self
         for step in self.steps:
@@ -90,26 +110,30 @@ class Trellis:
 
     @cached_property
     def lean(self) -> Trellis:
-        """The same connections, outputs and paths in fewer steps and positions; see `lean`."""
+        """The same connections, outputs and paths in fewer steps and positions."""
         short = lean(self.steps, self.outputs, gated=self.gated)
         scoring = None if self.scoring is None else self.scoring.lean
         net = replace(self, steps=short, scoring=scoring, cache={})
-        net.__dict__["lean"] = net  # nothing is left to shorten
+        net.__dict__["lean"] = net  # it is already as short as possible
         return net
 
     @property
     def wired(self) -> Trellis:
-        """The trellis on which paths are scored: products along plain paths, where this one
-        knows what normalisations remove and which tokens exclude each other."""
+        """The trellis on which paths are scored, by products along plain paths.
+
+        This trellis itself also knows what normalisations remove, and which tokens exclude each
+        other.
+        """
         return self if self.scoring is None else self.scoring
 
     def on(self, tensor: Tensor, device: torch.device) -> Tensor:
-        """A constant of the trellis on a device, moved once."""
+        """Return a constant of the trellis on a device; it is moved once and cached."""
         if tensor.device == device:
             return tensor
         key = (id(tensor), device)
         if key not in self.cache:
-            self.cache[key] = tensor, tensor.to(device)  # both: an id is only good while it lives
+            # The tensor itself is kept too: its id is valid only while it exists.
+            self.cache[key] = tensor, tensor.to(device)
         found: Tensor = self.cache[key][1]
         return found
 
@@ -118,12 +142,32 @@ class Trellis:
 def trace(model: nn.Module | Trellis, example_inputs: Any = None) -> Trellis:
     """Trace a model once, for any number of audits and prunings.
 
-    ``example_inputs`` is a tensor or a tuple of them, as the model is called. A batch of more
-    than one is cut to its first sample: units are counted batch aside.
+    The model is exported by `torch.export` in eval mode and is not changed. Tracing takes most of
+    the time of an audit, so trace once if you audit or prune the same model repeatedly.
 
-    >>> net = trace(nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)), torch.zeros(1, 3))
-    >>> net.total, net.output_units, list(net.connections)
-    (8, 1, ['0.weight', '2.weight'])
+    Args:
+        model: The model to trace. A trellis is returned unchanged.
+        example_inputs: What the model is called with: a tensor, a tuple of positional inputs, a
+            dict of keyword inputs, or `trellis.Inputs` for both. Shapes and types matter, and so
+            do the values of integer and boolean inputs other than tokens (masks, edge lists).
+            Inputs are moved to the model's device. A batch is cut to its first sample, since
+            units are counted for one sample.
+
+    Returns:
+        The trellis. It stands in for ``(model, example_inputs)`` in every function.
+
+    Raises:
+        TrellisError: The inputs do not fit the model, or the model has an operation that the
+            tracer does not know; `trellis.rule` teaches it one.
+
+    Example:
+        >>> import trellis
+        >>> model = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1))
+        >>> net = trellis.trace(model, torch.zeros(1, 3))
+        >>> net.total, net.output_units, list(net.connections)
+        (8, 1, ['0.weight', '2.weight'])
+        >>> trellis.prune(net, sparsity=0.5).kept
+        4
     """
     if isinstance(model, Trellis):
         return model
@@ -146,7 +190,8 @@ def trace(model: nn.Module | Trellis, example_inputs: Any = None) -> Trellis:
     if not found.outputs:
         raise TrellisError(
             f"{type(model).__name__} returns nothing that depends on its inputs "
-            f"{describe(inputs)} or its parameters: there is no path to look for"
+            f"{describe(inputs)} or its parameters; expected a model whose output is computed "
+            "from its input"
         )
     net = assemble(model, found, order, inputs)
     tried = None
@@ -166,8 +211,8 @@ def trace(model: nn.Module | Trellis, example_inputs: Any = None) -> Trellis:
 
 @dataclass(frozen=True)
 class Traced:
-    """A model walked through once: what was found, the order of its parameters, one sample of its
-    inputs, and for every name of a parameter its first."""
+    """Hold the result of one trace: the interpreter, the order of the parameters, one sample of the
+    inputs, and the canonical name of each parameter name."""
 
     found: Interpreter
     order: list[str]
@@ -178,8 +223,10 @@ class Traced:
 def token_by_token(
     model: nn.Module, first: Traced, uses: int, *, of: nn.Module
 ) -> Interpreter | None:
-    """The same model over a batch of token assignments (see :mod:`.tokens`), its outputs joined;
-    None where there are no tokens, or where that is too much to try."""
+    """Trace the model over a batch of token assignments (see `tokens`) and join its outputs.
+
+    None if the model has no tokens, or if there are too many assignments to try.
+    """
     found = first.found
     given = tensors(first.inputs)
     if given is None:
@@ -202,14 +249,14 @@ def token_by_token(
         tried = interpret(program, leaves(batch), first.canonical, of=of, one_row=True)
     except Entangled:
         raise
-    except TrellisError:  # tokens that are computed with before they are looked up
+    except TrellisError:  # the model computes with tokens before it looks them up
         return None
     tried.outputs = [tried.build.reduce(out, [0], keepdim=True) for out in tried.outputs]
     return tried
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """The model itself, whose names count, inside `torch.compile` and data-parallel wrappers."""
+    """Return the model inside `torch.compile` and data-parallel wrappers; its names are used."""
     while True:
         inner: object = getattr(model, "_orig_mod", None)  # where torch.compile keeps it
         if isinstance(model, DataParallel | DistributedDataParallel):
@@ -221,7 +268,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def _refuse_opaque(model: nn.Module) -> None:
-    """Raise if a part of the model hides its weights from Python, or stores them as no array."""
+    """Raise if a module hides its weights from Python or does not store them as dense tensors."""
     name = type(model).__name__
     for place, module in named_plain_modules(model):  # raises for TorchScript
         where = f"{place!r} of {name}" if place else name
@@ -229,14 +276,14 @@ def _refuse_opaque(model: nn.Module) -> None:
         packed = kind.__module__.startswith("torch.ao.nn.") and ".quantized." in kind.__module__
         if packed and not kind.__name__.endswith("Functional"):
             raise TrellisError(
-                f"{where} is quantised ({kind.__module__}.{kind.__name__}), so its weights are "
-                "packed; prune and compact the floating-point model first, then quantise it"
+                f"{where} is quantised ({kind.__module__}.{kind.__name__}); expected "
+                "floating-point weights; prune and compact the model first, then quantise it"
             )
     for place, parameter in model.named_parameters():
         if not is_lazy(parameter) and parameter.layout is not torch.strided:
             raise TrellisError(
                 f"parameter {place!r} of {name} is stored as {parameter.layout}; expected an "
-                "ordinary tensor: make it one with to_dense(), and mask what should stay zero"
+                "ordinary tensor; convert it with to_dense(), and mask what should stay zero"
             )
 
 
@@ -248,8 +295,10 @@ def interpret(
     of: nn.Module,
     one_row: bool = False,
 ) -> Interpreter:
-    """Walk an exported program, rewritten first where it changes tensors in place or has
-    operations without a rule."""
+    """Interpret an exported program.
+
+    It is decomposed first if it changes tensors in place or has operations without a rule.
+    """
     if not mutates(program):
         with suppress(UnknownOperation):
             return walked(Interpreter(program, flat, canonical, one_row=one_row))
@@ -262,7 +311,7 @@ def walked(interpreter: Interpreter) -> Interpreter:
 
 
 def assemble(model: nn.Module, found: Interpreter, order: list[str], inputs: Inputs) -> Trellis:
-    """Drop steps that lead to no output, and see which parameters hold connections."""
+    """Build the trellis: drop steps that lead to no output, and find what holds connections."""
     made = without_added(found.build.steps, found.build.driven)
     steps = resolved(made, found.outputs, exact=True)
     held: dict[str, tuple[int, ...]] = {}
@@ -287,12 +336,12 @@ def assemble(model: nn.Module, found: Interpreter, order: list[str], inputs: Inp
     )
     if scoring is not None:
         net.scoring = replace(net, steps=scoring, cache={})
-    _ = net.lean.useful  # now, so that those who trace once need not wait for it later
+    _ = net.lean.useful  # computed here, so that later calls do not wait for it
     return net
 
 
 def resolved(made: list[Step], outputs: Sequence[Signal], *, exact: bool) -> list[Step]:
-    """The steps that lead to an output, with one side of every `Either`."""
+    """Choose one side of every `Either`, and return the steps that lead to an output."""
     chosen: list[Step] = []
     for step in made:
         if isinstance(step, Either):
@@ -303,10 +352,9 @@ def resolved(made: list[Step], outputs: Sequence[Signal], *, exact: bool) -> lis
 
 
 def without_added(steps: list[Step], driven: set[int]) -> list[Step]:
-    """Parameters that were computed with, and then only added to signals, are biases: what was
-    lifted as a connection becomes a constant again.
+    """Turn lifted parameters that are only added to signals back into constants (biases).
 
-    A lifted parameter holds connections if it comes to multiply a signal that an input drives.
+    A lifted parameter holds connections only if it multiplies a signal that depends on an input.
     """
     lifted: dict[int, set[int]] = {}  # signal -> the lifting steps it comes from
     multiplies: set[int] = set()
@@ -329,7 +377,7 @@ def without_added(steps: list[Step], driven: set[int]) -> list[Step]:
 
 
 def names_in(weight: Weight) -> list[str]:
-    """Parameters that a weight draws on."""
+    """Return the names of the parameters that a weight is computed from."""
     if weight.name is not None:
         return [weight.name]
     positions = weight.carrier[weight.carrier >= 0]

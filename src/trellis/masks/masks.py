@@ -1,4 +1,4 @@
-"""Which connections are kept: one boolean tensor for each pruned parameter."""
+"""Masks: one boolean tensor for each pruned parameter, True where a connection is kept."""
 
 from __future__ import annotations
 
@@ -25,22 +25,43 @@ Named = list[tuple[str, Slot]]
 
 
 class Masks(Mapping[str, Tensor]):
-    """The kept connections of a model: ``{parameter name: bool tensor}``, True is kept.
+    """Hold the kept connections of a model, ``{parameter name: bool tensor}``; True is kept.
 
-    Names are plain names; a tied parameter stands here once and is masked under each of its
-    names. ``budget`` is the number of connections asked for, ``kept`` the number found (they
-    differ where no consistent network of exactly the budget was found). ``provenance`` is
-    whatever JSON can hold about how the masks were made.
+    `trellis.prune` returns masks, `trellis.masks_of` reads them from a model, and `Masks.load`
+    reads them from a file. Masks are a read-only mapping: ``masks["fc.weight"]``, ``len(masks)``,
+    ``for name, mask in masks.items()``. Two masks are equal if they keep the same connections.
 
-    >>> layer = nn.Linear(3, 1, bias=False)
-    >>> _ = nn.init.constant_(layer.weight, 2.0)
-    >>> masks = Masks({"weight": torch.tensor([[True, False, True]])})
-    >>> masks
-    Masks: 2 of 3 connections kept (33.33 % pruned) in 1 tensor
-    >>> masks.apply(layer).weight.tolist()
-    [[2.0, 0.0, 2.0]]
-    >>> list(masks.plain_state_dict(layer))
-    ['weight']
+    Names are those of the unpruned model (``fc.weight``). A tied parameter is listed once, under
+    its first name, and is masked under all of its names.
+
+    Args:
+        masks: A bool tensor for each parameter name, in the parameter's shape.
+        budget: Number of connections that were to be kept (default: the number that is kept).
+        provenance: How the masks were made, as values that JSON can hold.
+
+    Attributes:
+        kept: Number of kept connections.
+        budget: Number of connections that were to be kept. ``kept`` is smaller if no consistent
+            network with exactly the budget was found.
+        total: Number of connections of the masked parameters.
+        sparsity: Fraction of the connections that is removed, ``1 - kept / total``.
+        provenance: How the masks were made: the options of `trellis.prune` and the types and
+            shapes of its inputs.
+
+    Raises:
+        TrellisError: A mask is not a bool tensor, or ``budget`` or ``provenance`` is invalid.
+
+    Example:
+        >>> import trellis
+        >>> layer = nn.Linear(3, 1, bias=False)
+        >>> _ = nn.init.constant_(layer.weight, 2.0)
+        >>> masks = trellis.Masks({"weight": torch.tensor([[True, False, True]])})
+        >>> masks
+        Masks: 2 of 3 connections kept (33.33 % pruned) in 1 tensor
+        >>> masks.apply(layer).weight.tolist()
+        [[2.0, 0.0, 2.0]]
+        >>> list(masks.plain_state_dict(layer))
+        ['weight']
     """
 
     def __init__(
@@ -54,13 +75,11 @@ class Masks(Mapping[str, Tensor]):
             if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
                 given = f"dtype {mask.dtype}" if isinstance(mask, Tensor) else type(mask).__name__
                 raise TrellisError(
-                    f"mask {name!r} has {given}: give a bool tensor, True where a connection is "
-                    "kept (for example `weight != 0`)"
+                    f"mask {name!r}: expected a bool tensor, got {given}; give one that is True "
+                    "where a connection is kept, such as weight != 0"
                 )
         if budget is not None and (not isinstance(budget, int) or budget < 0):
-            raise TrellisError(
-                f"budget={budget!r}: give the number of connections asked for, 0 or more"
-            )
+            raise TrellisError(f"budget={budget!r}: expected a number of connections, 0 or more")
         self._masks = {name: mask.detach().contiguous() for name, mask in masks.items()}
         self._budget = budget
         self.provenance: dict[str, Any] = _jsonable(provenance or {})
@@ -76,7 +95,7 @@ class Masks(Mapping[str, Tensor]):
         return len(self._masks)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both keep the same connections of the same parameters."""
+        """Return whether both keep the same connections of the same parameters."""
         if not isinstance(other, Mapping):
             return NotImplemented
         return self.keys() == other.keys() and all(
@@ -87,31 +106,41 @@ class Masks(Mapping[str, Tensor]):
 
     @cached_property
     def kept(self) -> int:
-        """How many connections are kept."""
+        """Number of kept connections."""
         return sum(int(mask.count_nonzero()) for mask in self.values())
 
     @property
     def budget(self) -> int:
-        """How many connections were to be kept."""
+        """Number of connections that were to be kept."""
         return self.kept if self._budget is None else self._budget
 
     @property
     def total(self) -> int:
-        """How many connections the masked parameters have."""
+        """Number of connections of the masked parameters."""
         return sum(mask.numel() for mask in self.values())
 
     @property
     def sparsity(self) -> float:
-        """The fraction of the connections that is removed."""
+        """Fraction of the connections that is removed, ``1 - kept / total``."""
         return 1 - self.kept / self.total if self.total else 0.0
 
     @on_cpu()
     def apply(self, model: Model) -> Model:
-        """Mask the model in place, and return it.
+        """Mask a model in place.
 
-        A parameter that already has masks, ours or torch's, gets these in their place, over the
-        weights as they are stored; parameters without a mask here are left alone. Nothing is
-        changed if a name or shape does not fit.
+        Removed connections then read as 0 and get no gradient, and the model can be trained. The
+        parameter objects stay the same, so an existing optimizer goes on working. Masks that a
+        parameter already has, of Trellis or of `torch.nn.utils.prune`, are replaced; the weights
+        are those that are stored. Parameters without a mask here are not changed.
+
+        Args:
+            model: A model with these parameter names and shapes.
+
+        Returns:
+            The same model.
+
+        Raises:
+            TrellisError: A name or shape does not fit. The model is then not changed.
         """
         self._model = weakref.ref(model)
         matched = self._matched(model)
@@ -122,7 +151,7 @@ class Masks(Mapping[str, Tensor]):
             if len(masks) == 1:
                 attach.attach([slot for _, slot in group], next(iter(masks.values())))
                 continue
-            # Aliases of one parameter under masks of their own, as torch's pruning may leave them.
+            # The names of a tied parameter may have different masks after torch's own pruning.
             first = next(iter(masks.values()))
             for name, slot in group:
                 attach.attach([slot], masks.get(name, first))
@@ -130,11 +159,22 @@ class Masks(Mapping[str, Tensor]):
 
     @on_cpu()
     def bake(self, model: Model) -> Model:
-        """Write the masks into the weights, in place, and return the model, plain again.
+        """Write the masks into the weights and remove the masks, in place.
 
-        Each masked parameter ends as an ordinary one with +0.0 where nothing is kept. A
-        parametrization of your own under the mask (weight norm, say) is evaluated and removed
-        too: what it would compute next could not stay zero. Masks of other parameters stay.
+        Each masked parameter becomes an ordinary parameter that is 0 where nothing is kept.
+        Further training may change these zeros. Another parametrization of a masked parameter,
+        such as weight norm, is evaluated and removed too, because its next value would not be
+        zero. Masks of other parameters stay.
+
+        Args:
+            model: A model with these parameter names and shapes, masked or not.
+
+        Returns:
+            The same model.
+
+        Raises:
+            TrellisError: A name or shape does not fit, or the names of a tied parameter have
+                different masks.
         """
         matched = self._matched(model)
         users: dict[int, set[int]] = {}
@@ -146,19 +186,28 @@ class Masks(Mapping[str, Tensor]):
             if len(masks) > 1:
                 raise TrellisError(
                     f"{', '.join(map(repr, masks))} are one tied parameter under different masks, "
-                    "so no plain weight can hold them all: untie them first, or give one mask"
+                    "which one weight cannot hold; untie them first, or give one mask"
                 )
             alone = all(len(users[id(source)]) == 1 for source in slots[0].sources)
             attach.bake(slots, next(iter(masks.values())), alone=alone)
         return model
 
     def plain_state_dict(self, model: nn.Module) -> dict[str, Tensor]:
-        """The model's state under the keys of the unpruned model, with these masks in force.
+        """Return the state dict of the unpruned model, with masked weights set to 0.
 
-        Loads with ``strict=True`` into a fresh model; a parametrization of your own on a masked
-        weight (weight norm, say) is evaluated, so it must not be on that model. The model itself
-        is not changed and need not be masked. As with ``model.state_dict()``, tensors without a
-        mask share its memory.
+        It loads with ``strict=True`` into a new model of the same class. Another parametrization
+        of a masked weight, such as weight norm, is evaluated, so the new model must not have it.
+        The given model is not changed and need not be masked. Tensors without a mask share memory
+        with it, as in ``model.state_dict()``.
+
+        Args:
+            model: A model with these parameter names and shapes.
+
+        Returns:
+            Tensors by the keys of the unpruned model.
+
+        Raises:
+            TrellisError: A name or shape does not fit.
         """
         masked: dict[str, Tensor] = {}
         with plain(model) as seen, torch.no_grad():
@@ -173,11 +222,18 @@ class Masks(Mapping[str, Tensor]):
         return {name: masked.get(name, tensor) for name, tensor in state.items()}
 
     def save(self, path: str | PathLike[str], model: nn.Module | None = None) -> None:
-        """Write a masks file, all at once or not at all.
+        """Write a masks file: bit-packed safetensors with a JSON header.
 
-        The file also holds, under ``provenance["weights"]``, a hash of the weights as they are
-        now of ``model``; without one, of the model that the masks were last applied to, if it
-        is still there.
+        The file is written completely or not at all. It also holds a hash of the model's current
+        weights, under ``provenance["weights"]``.
+
+        Args:
+            path: The file to write.
+            model: The model whose weights are hashed (default: the model that the masks were last
+                applied to, if it still exists).
+
+        Raises:
+            TrellisError: The file cannot be written.
         """
         provenance = dict(self.provenance)
         if model is None and self._model is not None:
@@ -188,7 +244,17 @@ class Masks(Mapping[str, Tensor]):
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Masks:
-        """Read a masks file, checking everything in it."""
+        """Read a masks file and check all of its content.
+
+        Args:
+            path: A file written by `Masks.save`.
+
+        Returns:
+            The masks, equal to those that were saved.
+
+        Raises:
+            TrellisError: The file does not exist, is damaged, or is not a masks file.
+        """
         masks, budget, provenance = read_masks(path)
         return cls(masks, budget=budget, provenance=provenance)
 
@@ -201,7 +267,7 @@ class Masks(Mapping[str, Tensor]):
         )
 
     def _matched(self, model: nn.Module) -> list[tuple[Named, dict[str, Tensor]]]:
-        """Each parameter to mask: its slots by name, and the different masks, by name, for it."""
+        """Return, for each parameter to mask, its slots by name and its distinct masks by name."""
         refuse_inference(model)
         groups = tied(named_slots(model), masked=False)
         names = {name: slot for group in groups for name, slot in group}
@@ -212,8 +278,8 @@ class Masks(Mapping[str, Tensor]):
             shape = slot.bare().shape if slot.transforms else slot.sources[0].shape
             if mask.shape != shape:
                 raise TrellisError(
-                    f"mask {name!r} has shape {tuple(mask.shape)} and the parameter "
-                    f"{tuple(shape)}: these masks were made for another model"
+                    f"mask {name!r}: expected the parameter's shape {tuple(shape)}, got "
+                    f"{tuple(mask.shape)}; the masks were made for another model"
                 )
         matched = []
         for group in groups:
@@ -233,28 +299,38 @@ def _hint(name: str, names: Mapping[str, Slot]) -> str:
 
 def _jsonable(provenance: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        # There and back: what is loaded from a file then equals what was saved.
+        # Converted to JSON and back, so that loaded masks equal those that were saved.
         result: dict[str, Any] = json.loads(json.dumps(dict(provenance), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise TrellisError(
-            f"provenance {provenance!r} cannot be written as JSON: {error}"
+            f"provenance: expected values that JSON can hold, got {provenance!r:.80} ({error})"
         ) from None
     return result
 
 
-# Reading the masks that a model carries.
+# The masks on a model.
 
 
 def masks_of(model: nn.Module) -> Masks:
-    """The masks on a model's parameters: ours, or those of `torch.nn.utils.prune`.
+    """Read the masks on a model: those of Trellis and those of `torch.nn.utils.prune`.
 
-    A tied parameter stands here once, unless its aliases are masked differently.
+    Args:
+        model: A pruned model. It is not changed.
 
-    >>> from torch.nn.utils import prune
-    >>> model = nn.Sequential(nn.Linear(4, 2), nn.Linear(2, 1))
-    >>> _ = prune.l1_unstructured(model[0], "weight", amount=6)
-    >>> masks_of(model)
-    Masks: 2 of 8 connections kept (75 % pruned) in 1 tensor
+    Returns:
+        A copy of its masks. Parameters without a mask are left out. A tied parameter is listed
+        once, unless its names have different masks.
+
+    Raises:
+        TrellisError: The model has no masks.
+
+    Example:
+        >>> import trellis
+        >>> from torch.nn.utils import prune
+        >>> model = nn.Sequential(nn.Linear(4, 2), nn.Linear(2, 1))
+        >>> _ = prune.l1_unstructured(model[0], "weight", amount=6)
+        >>> trellis.masks_of(model)
+        Masks: 2 of 8 connections kept (75 % pruned) in 1 tensor
     """
     found = {}
     for group in tied(named_slots(model), masked=True):
@@ -263,13 +339,13 @@ def masks_of(model: nn.Module) -> Masks:
             found[name] = slot.mask.to(torch.bool, copy=True)
     if not found:
         raise TrellisError(
-            "the model carries no masks, neither ours nor torch.nn.utils.prune's: prune it first, "
-            "or load masks with Masks.load(path) and apply them"
+            "the model has no masks, neither of Trellis nor of torch.nn.utils.prune; prune it "
+            "first, or apply masks from a file: trellis.Masks.load(path).apply(model)"
         )
     return Masks(found)
 
 
 def carried_masks(model: nn.Module) -> Masks | None:
-    """The masks on a model's parameters, if it carries any."""
+    """Return the masks on a model; None if it has none."""
     masked = any(slot.mask is not None for _, slot in named_slots(model))
     return masks_of(model) if masked else None

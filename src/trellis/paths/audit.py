@@ -1,4 +1,4 @@
-"""The audit: which kept weights of a model do nothing, layer by layer, in numbers and words."""
+"""The audit: count the live and dead connections of a model, layer by layer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,18 @@ from .liveness import ends, liveness, propagate, reached
 
 @dataclass(frozen=True)
 class Layer:
-    """One parameter that holds connections. All but the first two fields count them."""
+    """Count the connections of one parameter; a row of `Audit.layers`.
+
+    Attributes:
+        name: Name of the parameter.
+        shape: Its shape.
+        total: Number of connections.
+        kept: Kept connections: not masked and, without a mask, not zero.
+        accessible: Kept connections that an input reaches.
+        coaccessible: Kept connections that can reach an output.
+        live: Kept connections on a path from an input to an output.
+        dead: Kept connections that are not live.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -29,10 +40,11 @@ class Layer:
 
     @property
     def dead(self) -> int:
+        """Number of kept connections that are not live."""
         return self.kept - self.live
 
     def words(self) -> str | None:
-        """What is wrong with this layer, in a sentence; None if nothing is."""
+        """Describe the dead connections of this layer in a sentence; None if all are live."""
         if self.kept == 0:
             return f"`{self.name}`: nothing is kept"
         if self.live == 0:
@@ -56,8 +68,31 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """What an audit found. ``live / kept`` is `live_fraction`; ``outputs`` counts output units,
-    ``outputs_reached`` those that an input still reaches. Prints as a table."""
+    """Hold what `trellis.audit` found. ``print(audit)`` shows it as a table with a summary.
+
+    Attributes:
+        layers: One row for each parameter that holds connections, with ``name``, ``shape``,
+            ``total``, ``kept``, ``accessible``, ``coaccessible``, ``live`` and ``dead``.
+        total: Number of connections.
+        kept: Number of kept connections.
+        live: Number of live connections: kept, and on a path from an input to an output.
+        dead: Number of dead connections: kept, but not live.
+        live_fraction: ``live / kept``; 0.0 if nothing is kept.
+        outputs: Number of output units.
+        outputs_reached: Number of output units that an input reaches.
+        live_masks: The live connections, ``{parameter name: bool tensor}``.
+        biased: Whether the model adds constants, so that a unit without inputs is a constant.
+
+    Example:
+        >>> import torch, trellis
+        >>> audit = trellis.audit(nn.Linear(3, 2), torch.zeros(1, 3))
+        >>> audit.kept, audit.live, audit.live_fraction, audit.outputs_reached
+        (6, 6, 1.0, 2)
+        >>> [(layer.name, layer.shape, layer.live) for layer in audit.layers]
+        [('weight', (2, 3), 6)]
+        >>> audit.live_masks["weight"].all()
+        tensor(True)
+    """
 
     layers: tuple[Layer, ...]
     outputs: int
@@ -67,26 +102,35 @@ class Audit:
 
     @property
     def total(self) -> int:
+        """Number of connections."""
         return sum(layer.total for layer in self.layers)
 
     @property
     def kept(self) -> int:
+        """Number of kept connections."""
         return sum(layer.kept for layer in self.layers)
 
     @property
     def live(self) -> int:
+        """Number of live connections: kept, and on a path from an input to an output."""
         return sum(layer.live for layer in self.layers)
 
     @property
     def dead(self) -> int:
+        """Number of dead connections: kept, but not live."""
         return self.kept - self.live
 
     @property
     def live_fraction(self) -> float:
+        """``live / kept``; 0.0 if nothing is kept."""
         return self.live / self.kept if self.kept else 0.0
 
     def words(self) -> list[str]:
-        """What is wrong, worst layer first; one line if nothing is."""
+        """Describe what is dead, the worst layer first.
+
+        Returns:
+            One sentence for each layer with dead connections; a single sentence if all are live.
+        """
         bad = [
             (layer.dead / max(layer.kept, 1) if layer.kept else 1.0, layer) for layer in self.layers
         ]
@@ -107,7 +151,7 @@ class Audit:
         return lines
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the masks, for JSON."""
+        """Return everything except the masks, as values that JSON can hold."""
         return {
             "total": self.total,
             "kept": self.kept,
@@ -124,7 +168,7 @@ class Audit:
         }
 
     def rows(self) -> list[list[str]]:
-        """The table: a header, a row per layer, a last row for the whole."""
+        """Return the table as text: a header, a row for each layer, and a last row of sums."""
         head = [
             "layer",
             "shape",
@@ -174,30 +218,44 @@ class Audit:
 
 @on_cpu()
 def audit(model: nn.Module | Trellis, example_inputs: Any = None) -> Audit:
-    """Find the dead weights of any model: kept, but on no path from an input to an output.
+    """Find the dead weights of a model: kept, but on no path from an input to an output.
 
-    Reads our masks, `torch.nn.utils.prune`'s, and plain zeros. Changes nothing.
+    A connection is kept if its mask says so (a mask of Trellis or of `torch.nn.utils.prune`) or,
+    without a mask, if its weight is not zero. The model is not changed.
 
-    >>> import torch
-    >>> model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 1, bias=False))
-    >>> with torch.no_grad():
-    ...     _ = model[1].weight.copy_(torch.tensor([[1.0, 0.0]]))
-    >>> print(audit(model, torch.zeros(1, 2)))
-    layer     shape  connections  kept  accessible  co-accessible  live  dead
-    -------------------------------------------------------------------------
-    0.weight  2x2              4     4           4              2     2     2
-    1.weight  1x2              2     1           1              1     1     0
-    -------------------------------------------------------------------------
-    whole                      6     5           5              3     3     2
-    <BLANKLINE>
-    live: 60 % of what is kept; outputs reached: 1 of 1
-    - `0.weight`: 50 % of what is kept can reach no output
+    Args:
+        model: The model, or a trellis from `trellis.trace`.
+        example_inputs: What the model is called with: a tensor, a tuple of positional inputs, a
+            dict of keyword inputs, or `trellis.Inputs` for both. Not needed with a trellis.
+
+    Returns:
+        The counts for each layer and for the model, and the masks of the live connections.
+
+    Raises:
+        TrellisError: The inputs do not fit the model, the model cannot be traced, or a weight is
+            NaN or infinite.
+
+    Example:
+        >>> import torch, trellis
+        >>> model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 1, bias=False))
+        >>> with torch.no_grad():
+        ...     _ = model[1].weight.copy_(torch.tensor([[1.0, 0.0]]))
+        >>> print(trellis.audit(model, torch.zeros(1, 2)))
+        layer     shape  connections  kept  accessible  co-accessible  live  dead
+        -------------------------------------------------------------------------
+        0.weight  2x2              4     4           4              2     2     2
+        1.weight  1x2              2     1           1              1     1     0
+        -------------------------------------------------------------------------
+        whole                      6     5           5              3     3     2
+        <BLANKLINE>
+        live: 60 % of what is kept; outputs reached: 1 of 1
+        - `0.weight`: 50 % of what is kept can reach no output
     """
     net = trace(model, example_inputs)
     now = current(net)
     check_finite(now.weights, "repair it before the audit")
     kept = now.kept()
-    if not kept:  # wires may still lead to outputs
+    if not kept:  # paths without connections may still lead to outputs
         wired = sum(count(mask) for mask in reached(net.lean, propagate(net.lean, None)))
         return Audit((), net.output_units, wired, {}, net.biased)
     found = liveness(net.lean, kept)
@@ -218,7 +276,7 @@ def audit(model: nn.Module | Trellis, example_inputs: Any = None) -> Audit:
 
 
 def _percent(fraction: float) -> str:
-    """Percent with as many digits as it takes not to round to nothing or everything.
+    """Format a percentage with enough digits that it is not rounded to 0 % or 100 %.
 
     >>> _percent(0.41), _percent(0.9999), _percent(1.0)
     ('41 %', '99.99 %', '100 %')

@@ -71,8 +71,8 @@ def kind_named(name: str) -> type[Saved]:
     if name not in _KINDS:
         known = ", ".join(sorted(_KINDS.keys() | _HOMES))
         raise TrellisError(
-            f"architecture {name!r} is none of Trellis's own ({known}): give a model to load "
-            "into, trellis.load(folder, into=model)"
+            f"unknown architecture {name!r}; known: {known}; give a model to load into: "
+            "trellis.load(folder, into=model)"
         )
     return cast(type[Saved], _KINDS[name])
 
@@ -85,19 +85,29 @@ def save(
 ) -> None:
     """Write a model, masked or not, to a folder: ``model.safetensors`` and ``model.json``.
 
-    The weights are under the unpruned model's own keys and 0 where nothing is kept, so any
-    safetensors reader can use them; the masks lie beside them, a bit for each connection.
-    ``notes`` is any dictionary that JSON can hold. A parametrization of your own (weight norm,
-    say) is evaluated. Both files are written, or, if that fails, neither.
+    ``model.safetensors`` holds the weights under the names of the unpruned model, 0 where nothing
+    is kept, so that any safetensors reader can use them. It also holds the masks, one bit for each
+    connection. ``model.json`` holds the architecture (of models of Trellis), a hash of the weights
+    and the notes. Both files are written, or neither. Another parametrization, such as weight
+    norm, is evaluated.
 
-    >>> import tempfile, trellis
-    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-    >>> masks = trellis.prune(model, torch.zeros(1, 4), sparsity=0.5)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save(model, folder)
-    ...     fresh = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-    ...     trellis.masks_of(load(folder, into=fresh)) == masks
-    True
+    Args:
+        model: The model to save. It is not changed.
+        folder: The folder to write to. It is created; its parent must exist.
+        notes: Anything else to save, as values that JSON can hold.
+
+    Raises:
+        TrellisError: A weight is NaN or infinite, or the folder cannot be written.
+
+    Example:
+        >>> import tempfile, trellis
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        >>> masks = trellis.prune(model, torch.zeros(1, 4), sparsity=0.5)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     trellis.save(model, folder)
+        ...     fresh = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        ...     trellis.masks_of(trellis.load(folder, into=fresh)) == masks
+        True
     """
     masks = _masks(model)
     if masks is None:
@@ -119,12 +129,32 @@ def load(folder: str | PathLike[str], into: None = None) -> nn.Module: ...
 def load(folder: str | PathLike[str], into: Model) -> Model: ...
 @on_cpu()
 def load(folder: str | PathLike[str], into: nn.Module | None = None) -> nn.Module:
-    """Read what `save` wrote, masks and all, and return the model.
+    """Read a model that `trellis.save` wrote, with its masks.
 
-    Without ``into`` this makes a model of the saved architecture, on the CPU, which Trellis can
-    do for its own (``trellis.skeleton.GCN``). With it, any model that has the same parameters
-    and buffers is loaded in place, and its masks, if it has any, give way to the saved ones.
-    Nothing is changed if a name or shape does not fit. No code is ever run from a folder.
+    No code from the folder is run: files hold tensors and JSON only.
+
+    Args:
+        folder: A folder written by `trellis.save`.
+        into: A model with the same parameters and buffers, to load into in place. Its masks are
+            replaced by the saved ones. Without it, a new model of the saved architecture is made
+            on the CPU; this works for compacted models and for ``trellis.skeleton.GCN``.
+
+    Returns:
+        The loaded model; ``into`` if it was given.
+
+    Raises:
+        TrellisError: The folder is not a saved model, is damaged or does not fit ``into``, or the
+            architecture is unknown and ``into`` is missing. Then nothing is changed.
+
+    Example:
+        >>> import tempfile, trellis
+        >>> small = trellis.compact(nn.Linear(4, 2), torch.zeros(1, 4))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     trellis.save(small, folder)
+        ...     again = trellis.load(folder)
+        >>> x = torch.randn(3, 4)
+        >>> torch.equal(again(x), small(x))
+        True
     """
     saved = read_folder(folder)
     return rebuilt(saved) if into is None else _loaded(saved, into)
@@ -138,28 +168,28 @@ def _masks(model: nn.Module) -> Masks | None:
     for group in tied(named, masked=False):
         if len(apart := [name for name, _ in group if name in found]) > 1:
             raise TrellisError(
-                f"{' and '.join(map(repr, apart))} are one tied parameter under different masks: "
+                f"{' and '.join(map(repr, apart))} are one tied parameter under different masks; "
                 "untie them first, or give them one mask"
             )
     return found
 
 
 def rebuilt(saved: Folder) -> nn.Module:
-    """A model of the architecture that a folder describes, with its weights and masks."""
+    """Build a model of the architecture that a folder describes, with its weights and masks."""
     if saved.architecture is None:
         raise TrellisError(
-            f"{str(saved.path)!r} holds a model whose architecture is not one of Trellis's own: "
-            "give a model to load into, trellis.load(folder, into=model)"
+            f"{str(saved.path)!r} does not say its architecture; give a model to load into: "
+            "trellis.load(folder, into=model)"
         )
     kind = kind_named(saved.architecture["name"])
     arguments = saved.architecture["arguments"]
     try:
-        with torch.device("meta"):  # nothing is allocated for sizes that a file may claim
+        with torch.device("meta"):  # so that sizes in a damaged file allocate no memory
             model = kind.rebuilt(arguments, saved.tensors)
     except (TrellisError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as e:
         reason = (str(e) or type(e).__name__).splitlines()[0]
         raise TrellisError(
-            f"{str(saved.path)!r} describes no architecture that can be made: {reason:.300}"
+            f"{str(saved.path)!r}: the described architecture is invalid: {reason:.300}"
         ) from None
     state = fitted(saved.path, saved.tensors, saved.aliases, model)
     _check_finite(saved, state, model)
@@ -169,7 +199,7 @@ def rebuilt(saved: Folder) -> nn.Module:
 
 def _check_finite(saved: Folder, state: Mapping[str, Tensor], model: nn.Module) -> None:
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
-    do = "the training that wrote it diverged: train the model again"
+    do = "its training diverged; train the model again"
     tensors = {name: t for name, t in state.items() if isinstance(t, Tensor)}
     check_finite(tensors, do, place=f"{str(saved.path)!r}: ", buffers=tensors.keys() - parameters)
 
@@ -180,8 +210,8 @@ def _loaded(saved: Folder, model: Model) -> Model:
     for name, slot in named.items():
         if not all(isinstance(transform, Mask) for transform in slot.transforms):
             raise TrellisError(
-                f"{name!r} has a parametrization of its own in the model to load into, and a "
-                "folder holds plain weights: load into the model without it"
+                f"{name!r} has a parametrization in the model to load into; expected a plain "
+                "parameter; load into a model without the parametrization"
             )
     with plain(model) as seen:
         state = fitted(saved.path, saved.tensors, saved.aliases, seen)
@@ -189,7 +219,7 @@ def _loaded(saved: Folder, model: Model) -> Model:
     for name in saved.masks or ():
         if name not in named:
             raise TrellisError(
-                f"{str(saved.path)!r} has a mask for {name!r}, which is no parameter of the model"
+                f"{str(saved.path)!r} has a mask for {name!r}, but the model has no such parameter"
             )
     for slot in named.values():
         detach(slot)
