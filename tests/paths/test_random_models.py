@@ -270,7 +270,7 @@ def test_a_constant_in_all_values_is_the_same_for_every_masked_query() -> None:
             y = self.first(x)
             y = nn.functional.scaled_dot_product_attention(y, y, self.v(y), is_causal=True)
             y = (torch.softmax(y, 1) * y).sum(1)
-            return self.last(y)  # type: ignore[no-any-return]
+            return self.last(y)
 
     model = Pooled()
     with torch.no_grad():

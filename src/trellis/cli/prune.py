@@ -13,6 +13,7 @@ import trellis
 
 from ..errors import TrellisError
 from ..files import check_writable, replacing
+from ..finite import check_model
 from ..saving.folder import own_files
 from ..saving.weights import read_tensors, write_weights
 from ..schema import Count, read_json
@@ -142,6 +143,7 @@ def prune(
     with aside():
         net = trellis.trace(given.model, given.examples)
         before = trellis.audit(net)
+        check_model(given.model, "repair it before pruning")
         found = trellis.prune(net, sparsity=sparsity, keep=keep, **options)
         after = trellis.audit(net)
     _write(given, found, out, masks, overwrite=overwrite)
