@@ -27,6 +27,13 @@ def half_dead() -> nn.Module:
     return nn.Sequential(first, last)
 
 
+def nan_bias() -> nn.Module:
+    model = nn.Linear(4, 2)
+    with torch.no_grad():
+        model.bias[0] = torch.nan
+    return model
+
+
 class Tied(nn.Module):
     """An embedding whose table is also the last layer."""
 

@@ -46,3 +46,11 @@ def test_models_that_are_not_numbers(run: Run, fails: Fails, tmp_path: Path) -> 
     ):
         assert "'dense.weight' holds" in fails(*words)
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_bias_that_is_nan_is_neither_audited_nor_pruned(fails: Fails, tmp_path: Path) -> None:
+    words = ("tests.cli.models:nan_bias", "--input", "1x4")
+    pruned = (*words, "--sparsity", "0.5", "--out", "o.safetensors", "--masks", "o.masks")
+    for said in (fails("audit", *words, "--html", "o.html"), fails("prune", *pruned)):
+        assert "'bias' holds 1 value that is not finite (nan)" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["arms.npz"]

@@ -12,6 +12,7 @@ import trellis
 
 from ..errors import TrellisError
 from ..files import check_writable
+from ..finite import check_model
 from ..report import write_page
 from ..report.content import audit_report
 from .data_arguments import Inputs, Json, Target, Weights
@@ -69,6 +70,7 @@ def audit(
         if masks is not None:
             trellis.Masks.load(masks).apply(given.model)
         found = trellis.audit(given.model, given.examples)
+        check_model(given.model, "repair it before the audit")
     passed = fail_under is None or found.live_fraction >= fail_under
     if as_json:
         about = {

@@ -14,6 +14,7 @@ import trellis
 
 from ..errors import TrellisError
 from ..files import check_writable, replacing
+from ..finite import check_model
 from ..methods import available
 from ..methods.method import default_of, method_class, option_help, option_types, options_of_class
 from ..methods.options import DEFAULT
@@ -218,6 +219,7 @@ def prune(
     with stdout_to_stderr():
         net = trellis.trace(given.model, given.examples)
         before = trellis.audit(net)
+        check_model(given.model, "repair it before pruning")
         found = trellis.prune(net, sparsity=sparsity, keep=keep, **shared, **own)
         after = trellis.audit(net)
     _write(given, found, out, masks, overwrite=overwrite)
