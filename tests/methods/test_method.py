@@ -10,17 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 import trellis
 from trellis.cli import main
+from trellis.cli.reproduce import _registered
 from trellis.errors import TrellisError
 from trellis.methods import Chains, Magnitude, Problem, ScopedMethod, ScoreMethod, WalkMethod
 from trellis.methods.method import _METHODS, option_help, options_of_class, resolved
 from trellis.paper.methods import method_named
 from trellis.paper.plan import rows_of
+from trellis.paper.pruning import _method_modules
 from trellis.paper.settings import Settings
 from trellis.skeleton import GCN
 from trellis.skeleton.model.stack_selection import selector
@@ -178,6 +181,14 @@ def test_a_method_of_ones_own_is_a_row_of_the_tables(module: str) -> None:
         Settings("table2", "hands45", rows=("strange",))
 
 
+def test_the_command_imports_rows_and_workers_import_their_modules(
+    module: str, tmp_path: Path
+) -> None:
+    assert _registered(["mp", f"{module}:Power"]) == ("mp", "power")
+    assert (module, str(tmp_path)) in _method_modules()
+    assert not any(name.startswith("trellis") for name, _ in _method_modules())
+
+
 def test_a_method_of_ones_own_shrinks_recognisers(module: str) -> None:
     with pytest.raises(TrellisError, match="must be imported first"):
         course_named("quick", method=f"{module}:Power")
@@ -302,6 +313,13 @@ def test_classes_that_do_not_fit() -> None:
 
     with pytest.raises(TrellisError, match="option 'seed' of Clashing is an argument"):
         register("mine")(Clashing)
+
+    @dataclass(frozen=True)
+    class Annotated(Fine):
+        sampling: str = "always"  # type: ignore[misc, assignment]
+
+    with pytest.raises(TrellisError, match="'sampling' of Annotated describes the method"):
+        register("mine")(Annotated)
     with pytest.raises(TrellisError, match="method Fine has no name; decorate the class"):
         resolved(Fine(), {})
     assert "mine" not in trellis.methods.available()
@@ -334,6 +352,15 @@ def test_a_state_of_an_earlier_release_is_read() -> None:
         state["plan"]["seed"] = 5
         with pytest.raises(TrellisError, match="seed was 5 and is 0"):
             pruners[1].load_state_dict(state)
+
+
+def test_options_are_checked_where_the_object_is_made() -> None:
+    with pytest.raises(TrellisError, match="scope='rows' is unknown"):
+        Magnitude(scope="rows")
+    with pytest.raises(TrellisError, match="expected 'local' or 'global' for surrogate"):
+        Chains(surrogate="both")  # type: ignore[arg-type]
+    number: Any = np.float32(3)
+    assert Chains(inverse_alpha=number) == Chains(inverse_alpha=3.0)
 
 
 def test_a_mapping_of_counts_is_stored() -> None:

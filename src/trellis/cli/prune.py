@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import tyro
@@ -98,17 +99,20 @@ def command(args: Sequence[str]) -> Callable[..., int]:
             kind = _flag_type(option_types(cls).get(option.name))
             if kind is None or option.name in parameters:
                 continue
-            defaults[option.name] = default = default_of(option)
+            default = default_of(option)
             from_file = kind is str and option_types(cls)[option.name] is not str
             metavar = "NAME|FILE.json" if from_file else None
-            hints[option.name] = Annotated[kind, arg(help=_flag_help(option.name), metavar=metavar)]
+            if from_file and not isinstance(default, str):
+                kind, default = str | None, None
+            defaults[option.name] = default
+            about = arg(help=_flag_help(option.name, cls), metavar=metavar)
+            hints[option.name] = Annotated[kind, about]
             keyword = inspect.Parameter.KEYWORD_ONLY
             parameters[option.name] = inspect.Parameter(option.name, keyword, default=default)
-    own = set() if chosen is None else {option.name for option in options_of_class(chosen)}
 
     def run(*words: Any, **given: Any) -> int:
         # A flag of another method is passed on if it was given, so that prune refuses it.
-        left_out = [n for n, usual in defaults.items() if n not in own and given[n] == usual]
+        left_out = [n for n, usual in defaults.items() if given[n] == usual]
         return prune(*words, **{n: value for n, value in given.items() if n not in left_out})
 
     run.__name__, run.__doc__ = "prune", prune.__doc__
@@ -137,17 +141,18 @@ def _flag_type(kind: Any) -> Any:
     """The type of a flag for an option; None if a command line cannot give it.
 
     >>> from trellis.methods.method import Scope
-    >>> _flag_type(bool), _flag_type(Scope), _flag_type(list)
+    >>> _flag_type(bool), _flag_type(Scope), _flag_type(list[int])
     (<class 'bool'>, <class 'str'>, None)
+    >>> _flag_type(Mapping[str, int]), _flag_type(float | None)
+    (<class 'str'>, float | None)
     """
     if get_origin(kind) is Literal or kind in (bool, int, float, str, type(None)):
         return kind
-    parts = get_args(kind)
-    if any(get_origin(part) is not None and _is_mapping(part) for part in parts):
+    parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    if any(map(_is_mapping, parts)):
         return str  # a name, or a JSON file
-    if parts and all(_flag_type(part) is not None for part in parts):
-        return Union[tuple(parts)]  # noqa: UP007  (made from a tuple)
-    return None
+    several = len(parts) > 1 and all(_flag_type(part) is not None for part in parts)
+    return kind if several else None
 
 
 def _is_mapping(kind: Any) -> bool:
@@ -155,15 +160,14 @@ def _is_mapping(kind: Any) -> bool:
     return isinstance(origin, type) and issubclass(origin, Mapping)
 
 
-def _flag_help(option: str) -> str:
-    """The description of an option, after the names of the methods that have it."""
+def _flag_help(option: str, cls: type[trellis.methods.Method]) -> str:
+    """The description of an option of ``cls``, after the names of the methods that have it."""
     owners = [
-        (name, option_help(cls).get(option, ""))
-        for name, cls in available().items()
-        if option in {field.name for field in options_of_class(cls)}
+        name
+        for name, each in available().items()
+        if option in {field.name for field in options_of_class(each)}
     ]
-    told = next((text for _, text in owners if text), "")
-    return f"{', '.join(name for name, _ in owners)}: {told}".rstrip(": ")
+    return f"{', '.join(owners)}: {option_help(cls).get(option, '')}".rstrip(": ")
 
 
 def _summary(cls: type) -> str:

@@ -1,4 +1,4 @@
-"""How many connections to keep, exactly as asked."""
+"""How many connections to keep: exact budgets, and how they are spread over parameters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .ranking import Ranking
 
 
 def kept_share(total: int, sparsity: Any = None, keep: Any = None) -> Fraction:
-    """The fraction kept, exactly, of arguments that `budget` has accepted.
+    """Return the fraction to keep, exactly. `budget` has accepted the arguments.
 
     >>> kept_share(10, sparsity=0.9), kept_share(10, keep=3)
     (Fraction(1, 10), Fraction(3, 10))
@@ -33,8 +33,9 @@ def kept_share(total: int, sparsity: Any = None, keep: Any = None) -> Fraction:
 
 
 def as_written(number: Any) -> str:
-    """A number as somebody wrote it: numpy's single 0.99 is meant as 0.99, and is another number
-    in double.
+    """Return a number as its user wrote it.
+
+    numpy's float32 0.99 is another number in float64, and 0.99 is meant.
 
     >>> import numpy as np
     >>> as_written(np.float32(0.99)), as_written(np.float64(0.99)), as_written(1)
@@ -44,16 +45,20 @@ def as_written(number: Any) -> str:
 
 
 def budget(total: int, sparsity: Any = None, keep: Any = None) -> int:
-    """The number of connections kept: ``keep``, or total × (1 − sparsity) rounded down, in
-    exact decimal arithmetic.
+    """Return the number of connections to keep: ``keep``, or total × (1 − sparsity) rounded down.
+
+    The arithmetic is exact and decimal.
+
+    Raises:
+        TrellisError: If not exactly one of the two is given, or it is out of range.
 
     >>> budget(10, sparsity=0.9), budget(2139024, sparsity=0.999)
     (1, 2139)
     """
     if (sparsity is None) == (keep is None):
         raise TrellisError(
-            "give either sparsity (the fraction removed, such as 0.99) or keep (how many "
-            f"connections stay); got sparsity={sparsity!r}, keep={keep!r}"
+            "give either sparsity (the fraction removed, such as 0.99) or keep (the number of "
+            f"connections); got sparsity={sparsity!r}, keep={keep!r}"
         )
     if keep is not None:
         if isinstance(keep, bool) or not isinstance(keep, Integral):
@@ -64,7 +69,7 @@ def budget(total: int, sparsity: Any = None, keep: Any = None) -> int:
             raise TrellisError(f"sparsity={sparsity!r} is not a number")
         if not 0 <= float(sparsity) < 1:
             raise TrellisError(
-                f"sparsity={sparsity!r} is out of range: it is the fraction removed, "
+                f"sparsity={sparsity!r} is out of range: expected the fraction to remove, "
                 "0 <= sparsity < 1"
             )
         count = math.floor(total * kept_share(total, sparsity))
@@ -81,8 +86,10 @@ def budget(total: int, sparsity: Any = None, keep: Any = None) -> int:
 def shares(
     fractions: Mapping[str, float | Fraction], sizes: dict[str, int], count: int
 ) -> dict[str, int]:
-    """Split ``count`` over tensors by fractions: each floored, none above its size, the rest
-    handed out by largest remainder.
+    """Split ``count`` over tensors by fractions.
+
+    Each share is rounded down and limited to the tensor's size. The rest goes to the largest
+    remainders.
 
     >>> shares({"a": 0.5, "b": 0.5}, {"a": 3, "b": 4}, 3)
     {'a': 1, 'b': 2}
@@ -106,18 +113,19 @@ def shares(
     return counts
 
 
-# How a budget is spread over tensors: globally, the same rate in each, ERK, LAMP, or counts.
+# Scopes: one ranking for all tensors, the same rate in each, ERK, LAMP, or counts.
 
 
 SCOPES = ("global", "layer", "erk", "lamp")
 
 
 def check_scope(scope: Any, sizes: Mapping[str, int]) -> None:
+    """Refuse a scope that is unknown, or that does not fit tensors of these sizes."""
     if isinstance(scope, Mapping):
         for name, n in scope.items():
             if name not in sizes:
                 raise TrellisError(
-                    f"scope names {name!r}, which holds no connections; those that do are "
+                    f"scope names {name!r}, which holds no connections; expected one of "
                     f"{', '.join(sizes)}"
                 )
             if isinstance(n, bool) or not isinstance(n, int):
@@ -130,7 +138,7 @@ def check_scope(scope: Any, sizes: Mapping[str, int]) -> None:
                 )
     elif scope not in SCOPES:
         raise TrellisError(
-            f"scope={scope!r} is unknown: it is one of {', '.join(SCOPES)}, or a mapping of "
+            f"scope={scope!r} is unknown: expected one of {', '.join(SCOPES)}, or a mapping of "
             "parameter names to counts"
         )
 
@@ -142,9 +150,11 @@ def counts(
     budget: int,
     share: Fraction,
 ) -> dict[str, int]:
-    """How many connections each tensor keeps under scopes that say so. ``sizes``: how many it
-    may keep. By layer, as the paper does it, each keeps ``share`` of its connections rounded
-    down, and what the budget has left goes to those that lost most by rounding."""
+    """Return the number of connections that each tensor keeps, for scopes that set it.
+
+    ``sizes`` is how many each may keep. For "layer", as in the paper, each keeps ``share`` of its
+    connections, rounded down. The rest goes to the largest remainders.
+    """
     if isinstance(scope, Mapping):
         return {name: scope.get(name, 0) for name in sizes}
     if scope == "layer":
@@ -157,7 +167,7 @@ def counts(
 def erk(
     shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int], budget: int
 ) -> dict[str, float]:
-    """Erdős–Rényi kernel: density in proportion to Σ dims / ∏ dims, at most one.
+    """Return Erdős–Rényi kernel densities: proportional to Σ dims / ∏ dims, at most 1.
 
     >>> erk({"a": (2, 2), "b": (8, 8)}, {"a": 4, "b": 64}, 20)
     {'a': 1.0, 'b': 0.25}
@@ -175,7 +185,7 @@ def erk(
 
 
 def lamp(saliency: Tensor) -> Tensor:
-    """Layer-adaptive magnitude: s² over the sum of squares of all that are as large."""
+    """Return layer-adaptive magnitudes: s² over the sum of squares of all that are as large."""
     flat = saliency.reshape(-1).cpu().to(torch.float64) ** 2
     order = torch.sort(flat, stable=True)
     tail = torch.flip(torch.cumsum(torch.flip(order.values, [0]), 0), [0])
@@ -191,7 +201,7 @@ def scoped(
     budget: int,
     share: Fraction,
 ) -> tuple[Ranking, dict[str, int] | None]:
-    """The ranking a scope means, and how many of each tensor it keeps, if it says."""
+    """Return the ranking of a scope, and the number to keep in each tensor if the scope sets it."""
     if scope == "global":
         return Ranking(saliency, saliency, allowed), None
     if scope == "lamp":
@@ -204,7 +214,7 @@ def scoped(
     wanted = counts(scope, shapes, sizes, budget, share)
     scores = {}
     for name, s in saliency.items():
-        # Rank within the tensor, so that a score of one or more means "within its count".
+        # Rank within the tensor: a score of 1 or more means "within its count".
         flat = (
             s.reshape(-1)
             if allowed is None

@@ -1,7 +1,7 @@
-"""The last few connections, where no single one can be added.
+"""Reach the exact budget: single connections, reserved paths, and whole pieces.
 
-A piece is a whole path through units that nothing reaches yet. It may overshoot the budget;
-then connections that nothing depends on are trimmed elsewhere.
+A piece is a path through units that nothing reaches yet. If it exceeds the budget, connections that
+nothing depends on are trimmed elsewhere.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ..paths.witness import Witness
 from .layers import Floats, Layered
 from .ranking import Ranking, count
 
-# The last few connections: single ones between units that are already live.
+# Single connections between units that are already live.
 
 
 def wires_taken(net: Layered, names: Mapping[str, Tensor]) -> bytearray:
-    """Nothing taken, but for parameters that are not among ``names``: those are wires."""
+    """Return flags of taken connections: those of wires, parameters that are not in ``names``."""
     taken = bytearray(net.total)
     for name, start in net.starts.items():
         if name not in names:
@@ -36,7 +36,7 @@ def wires_taken(net: Layered, names: Mapping[str, Tensor]) -> bytearray:
 
 
 def split(net: Layered, taken: bytearray, names: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Taken connections as masks in the parameters' shapes."""
+    """Return the taken connections as masks in the parameters' shapes."""
     flat = torch.frombuffer(taken, dtype=torch.uint8).bool()
     return {
         name: flat[start : start + math.prod(net.shapes[name])].reshape(net.shapes[name]).clone()
@@ -48,11 +48,13 @@ def split(net: Layered, taken: bytearray, names: Mapping[str, Tensor]) -> dict[s
 def add_singles(
     trellis: Trellis, net: Layered, taken: bytearray, magnitudes: Floats, room: int
 ) -> int:
-    """Take up to ``room`` more connections, each live with no other change, largest magnitude
-    first (ties by order). How many are left to take.
+    """Take up to ``room`` more connections that are live without other changes.
 
-    Each has its tail reached and its head leading to an output by what is taken before, so all
-    of them may be added at once.
+    The largest magnitudes come first, ties in order. The tail of each is reached and its head leads
+    to an output already, so all of them can be added at once.
+
+    Returns:
+        The number of connections left to take.
     """
     while room and any(taken):
         kept = split(net, taken, dict.fromkeys(net.starts, torch.empty(0)))
@@ -72,21 +74,21 @@ def add_singles(
     return room
 
 
-# Reaching every output: the paths that are reserved before the rest is chosen.
+# Paths to every output, which are reserved before the rest is chosen.
 
 
-STEP = 2.0**-8  # what a new connection costs, as a factor, against one that is already kept
+STEP = 2.0**-8  # cost of a new connection, as a factor; one that is already kept costs nothing
 
 
 def misses(outputs: list[Tensor], wanted: list[Tensor]) -> bool:
-    """Whether a wanted output unit is not among those reached; bool, per output signal."""
+    """Return whether a wanted output unit is not reached. Masks are per output signal."""
     return any(bool((w & ~o).any()) for o, w in zip(outputs, wanted, strict=True))
 
 
 def relative(ranking: Ranking) -> dict[str, Tensor]:
-    """Saliency of each tensor relative to its largest, in (0, 1]; zero where not allowed.
+    """Return the saliency of each tensor relative to its largest, in (0, 1]; 0 if not allowed.
 
-    Nothing allowed is zero: a connection of no saliency may still be needed.
+    Allowed connections are never 0: one without saliency may still be needed.
     """
     found = {}
     for name, saliency in ranking.saliency.items():
@@ -100,15 +102,17 @@ def relative(ranking: Ranking) -> dict[str, Tensor]:
 
 
 def best_cover(net: Trellis, ranking: Ranking, wanted: list[Tensor]) -> dict[str, Tensor]:
-    """The best path to each wanted output unit."""
+    """Return the best path to each wanted output unit."""
     device = ranking.device if net.uses <= TAKES_ALL else CPU
     witness = Witness(net, relative(ranking), device)
     return _as(ranking, witness.to_outputs([w.to(device) for w in wanted]))
 
 
 def thrifty(ranking: Ranking, kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights under which the best path is the one with the fewest new connections, ties going
-    to saliency."""
+    """Return weights under which the best path has the fewest new connections.
+
+    Ties are broken by saliency.
+    """
     return {
         name: torch.where(
             kept[name].cpu(), (w.cpu() > 0).to(w.dtype), STEP * (1 + w.cpu()) / 2 * (w.cpu() > 0)
@@ -118,7 +122,7 @@ def thrifty(ranking: Ranking, kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def thrifty_cover(net: Trellis, ranking: Ranking, wanted: list[Tensor]) -> dict[str, Tensor]:
-    """A path to one output, then to all others with as few new connections each as possible."""
+    """Return a path to one output, then to the others with as few new connections as possible."""
     kept = one_path(net, ranking)
     witness = Witness(net, thrifty(ranking, kept))
     rest = witness.to_outputs([w.cpu() for w in wanted])
@@ -127,7 +131,7 @@ def thrifty_cover(net: Trellis, ranking: Ranking, wanted: list[Tensor]) -> dict[
 
 
 def one_path(net: Trellis, ranking: Ranking) -> dict[str, Tensor]:
-    """The path of fewest connections from an input to an output."""
+    """Return the path of fewest connections from an input to an output."""
     none = {name: torch.zeros(shape, dtype=torch.bool) for name, shape in ranking.shapes.items()}
     witness = Witness(net, thrifty(ranking, none))
     values = witness.outputs()
@@ -151,8 +155,8 @@ Masks = Mapping[str, Tensor]
 ATTEMPTS = 6  # pieces of each size
 LEVELS = 6  # sizes
 NODES = 60  # of the search in small networks
-LARGEST = 1 << 22  # uses; beyond, what is missing is a sliver of a sliver
-SMALL = 1 << 14  # uses; beyond, single connections never run out
+LARGEST = 1 << 22  # uses; larger networks miss a negligible part of the budget
+SMALL = 1 << 14  # uses; larger networks never run out of single connections
 
 
 def complete(
@@ -163,9 +167,11 @@ def complete(
     wanted: list[Tensor] | None,
     inside: Masks | None = None,
 ) -> Masks:
-    """Bring ``kept`` to exactly ``budget`` connections if pieces and trims can; otherwise
-    return the most that was found below it. ``wanted`` outputs stay reached, and the consistent
-    network ``inside``, if one is named, stays whole."""
+    """Bring ``kept`` to exactly ``budget`` connections by adding pieces and trimming.
+
+    If that fails, return the largest network found below the budget. ``wanted`` outputs stay
+    reached. The consistent network ``inside``, if given, is kept whole.
+    """
     best = kept
     while count(best) < budget and net.uses <= LARGEST:
         found = _one_more(net, ranking, best, budget, wanted, inside)
@@ -183,10 +189,10 @@ def complete(
 
 
 def smallest(net: Trellis, ranking: Ranking) -> Masks:
-    """The consistent network of fewest connections, at least one, that a search finds.
+    """Return the smallest consistent network, of at least one connection, that a search finds.
 
-    Beside a bare wire from input to output the shortest path has no connection at all; then the
-    shortest completing piece is meant.
+    If a bare wire leads from input to output, the shortest path has no connection. The shortest
+    completing piece is returned then.
     """
     path = one_path(net, ranking)
     if count(path) or net.uses > LARGEST:
@@ -197,9 +203,9 @@ def smallest(net: Trellis, ranking: Ranking) -> Masks:
 def _assemble(
     net: Trellis, ranking: Ranking, kept: Masks, budget: int, nodes: list[int]
 ) -> Masks | None:
-    """Build up to exactly ``budget`` from pieces, trying other sizes where one leads nowhere.
+    """Build exactly ``budget`` connections from pieces, by a search over their sizes.
 
-    For small networks, where the best choice so far left a number that no piece has.
+    For small networks, if no piece has the number of connections that is left.
     """
     rest = budget - count(kept)
     if rest == 0:
@@ -209,7 +215,7 @@ def _assemble(
     sizes: dict[int, int] = {}
     pieces = _pieces(net, ranking, kept)
     new = [count({n: p[n] & ~kept[n] for n in p}) for p in pieces]
-    # A piece that ends it first, then large ones: small ones are easy to add later.
+    # A piece that ends the search first, then large ones: small ones are easy to add later.
     for i in sorted(range(len(pieces)), key=lambda i: (new[i] != rest, -new[i])):
         if new[i] > rest or new[i] == 0 or sizes.get(new[i], 0) >= 2:
             continue
@@ -230,7 +236,7 @@ def _one_more(
     wanted: list[Tensor] | None,
     inside: Masks | None,
 ) -> Masks | None:
-    """A consistent network closer to the budget than ``kept``, or None."""
+    """Return a consistent network closer to the budget than ``kept``, or None."""
     have = count(kept)
     for piece in _pieces(net, ranking, kept):
         grown: Masks = {n: kept[n] | piece[n] for n in kept}
@@ -246,7 +252,7 @@ def _one_more(
 
 
 def _pieces(net: Trellis, ranking: Ranking, kept: Masks) -> list[Masks]:
-    """Completing pieces, shortest first: a few of each size, the most salient ones."""
+    """Return completing pieces, shortest first: the most salient few of each size."""
     device = next(iter(kept.values())).device
     witness = Witness(net, thrifty(ranking, kept))
     through = witness.through()
@@ -277,7 +283,7 @@ def _pieces(net: Trellis, ranking: Ranking, kept: Masks) -> list[Masks]:
 def _piece(
     net: Trellis, witness: Witness, through: list[tuple[Contract, Tensor]], name: str, place: int
 ) -> Masks:
-    """The best path through one connection, as masks."""
+    """Return the best path through one connection, as masks."""
     best: Tensor | None = None
     for step, value in through:
         if name not in names_in(step.weight):
@@ -304,8 +310,10 @@ def trim(
     spare: Masks,
     inside: Masks | None = None,
 ) -> Masks | None:
-    """Take away ``extra`` connections that nothing else depends on, worst first, and ``spare``
-    ones last; none of those ``inside``."""
+    """Remove ``extra`` connections that nothing else depends on, worst first.
+
+    Connections in ``spare`` go last, those ``inside`` never.
+    """
     now = {n: k.clone() for n, k in kept.items()}
     able = now if inside is None else {n: k & ~inside[n] for n, k in now.items()}
     order = _worst_first(ranking, {n: k & ~spare[n] for n, k in able.items()})
@@ -332,8 +340,11 @@ def _worst_first(ranking: Ranking, kept: Masks) -> list[tuple[str, int]]:
 
 
 def with_singles(net: Trellis, ranking: Ranking, kept: Masks, short: int) -> Masks:
-    """``kept`` and up to ``short`` more, the best of those that are live with no other change:
-    their tails are reached and their heads lead on. ``kept`` itself where there are none."""
+    """Add up to ``short`` of the best connections that are live without other changes.
+
+    Returns:
+        The grown masks, or ``kept`` itself if nothing can be added.
+    """
     if short <= 0:
         return kept
     fresh = {n: able & ~kept[n] for n, able in addable(net, kept).items()}
@@ -346,7 +357,7 @@ def with_singles(net: Trellis, ranking: Ranking, kept: Masks, short: int) -> Mas
 
 
 def _sound(net: Trellis, kept: Masks, wanted: list[Tensor] | None) -> bool:
-    """Consistent, and reaching what it must."""
+    """Return whether the network is consistent and reaches the wanted outputs."""
     found = liveness(net, kept)
     if found.count != count(kept):
         return False

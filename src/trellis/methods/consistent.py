@@ -1,8 +1,8 @@
 """From a ranking to a consistent network of exactly the budget.
 
-The live part of the best m connections is consistent for every m, and grows with m. So: the
-largest m whose live part fits the budget, then single connections between units that are
-already live, then, where none is left, the shortest completing piece, trimmed.
+The live part of the best m connections is consistent for every m, and grows with m. Three steps
+follow from this. First, find the largest m whose live part fits the budget. Second, add single
+connections between live units. Third, if none is left, add the shortest completing path and trim.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Masks = Mapping[str, Tensor]
 
 
 def closed(net: Trellis, ranking: Ranking, budget: int, *, cover: bool) -> Masks:
-    """The best consistent network of ``budget`` connections under a ranking."""
+    """Return the best consistent network of ``budget`` connections under a ranking."""
 
     def start(reserved: Masks | None) -> Liveness:
         return prefix(net, ranking, budget, reserved)
@@ -33,7 +33,7 @@ def closed(net: Trellis, ranking: Ranking, budget: int, *, cover: bool) -> Masks
 def finished(
     net: Trellis, ranking: Ranking, budget: int, walk: Callable[[int], Masks], *, cover: bool
 ) -> Masks:
-    """The same from a consistent ``walk(m)`` of at most m connections, filled by ranking."""
+    """Return a consistent network: ``walk(m)`` of at most m connections, filled by ranking."""
 
     def start(reserved: Masks | None) -> Liveness:
         left = budget - (0 if reserved is None else count(reserved))
@@ -52,8 +52,11 @@ def _assembled(
     start: Callable[[Masks | None], Liveness],
     cover: bool,
 ) -> Masks:
-    """Start, cover, fill, complete. The audit has the last word: what is returned was audited
-    as it is. Fewer than the budget are kept only where no way to exactly so many is found."""
+    """Start, cover the outputs, fill, complete.
+
+    The result is audited. It has fewer connections than the budget only if no consistent network
+    of exactly that size was found.
+    """
     if 2 * budget >= ranking.size and budget >= most(net, ranking) > 0:
         return all_live(net, ranking)
     found = start(None)
@@ -63,7 +66,7 @@ def _assembled(
     if not any(bool(mask.any()) for mask in possible):
         raise TrellisError(
             "no output can be reached from any input: the network is disconnected. Is all of a "
-            "layer zero (a head that begins so, and is ignored)? Give it values first"
+            "layer zero (an ignored head that is initialised to zero)? Give it values first"
         )
     if cover and misses(found.outputs, possible):
         found = start(reserve(net, ranking, budget, possible))
@@ -84,11 +87,12 @@ def _assembled(
 
 
 def nothing(ranking: Ranking) -> Masks:
+    """Return masks that keep nothing."""
     return ranking.top(0)
 
 
 def all_live(net: Trellis, ranking: Ranking) -> Masks:
-    """What lives when nothing is pruned; worked out once per trellis."""
+    """Return what is live if nothing is pruned. Computed once per trellis."""
     if ranking.allowed is not None:
         return liveness(net, ranking.allowed).live
     if "all live" not in net.cache:
@@ -98,7 +102,7 @@ def all_live(net: Trellis, ranking: Ranking) -> Masks:
 
 
 def most(net: Trellis, ranking: Ranking) -> int:
-    """How many connections can be live at once."""
+    """Return how many connections can be live at once."""
     if ranking.allowed is not None:
         return count(all_live(net, ranking))
     if "most" not in net.cache:
@@ -108,7 +112,7 @@ def most(net: Trellis, ranking: Ranking) -> int:
 
 
 def reachable(net: Trellis, ranking: Ranking) -> list[Tensor]:
-    """Output units that the unpruned network reaches; worked out once per trellis."""
+    """Return the output units that the unpruned network reaches. Computed once per trellis."""
     if ranking.allowed is not None:
         return reached(net, propagate(net, ranking.allowed))
     if "reachable" not in net.cache:
@@ -118,10 +122,10 @@ def reachable(net: Trellis, ranking: Ranking) -> list[Tensor]:
 
 
 def prefix(net: Trellis, ranking: Ranking, budget: int, reserved: Masks | None) -> Liveness:
-    """The live part of the largest top-m (and what is reserved) that fits the budget.
+    """Return the live part of the largest top-m, with ``reserved``, that fits the budget.
 
-    Live counts are monotone in m, so a bracket closes on it. It stops early once only a
-    sliver is missing, which single connections will fill just as well.
+    Live counts are monotone in m, so a bracket search finds it. The search stops early if less than
+    0.2 % is missing. Single connections fill that just as well.
     """
     sliver = budget // 500
 
@@ -140,7 +144,7 @@ def prefix(net: Trellis, ranking: Ranking, budget: int, reserved: Masks | None) 
         short = budget - have
         if short <= sliver or high - low <= 1:
             break
-        # First by leaps in proportion to what is missing, then by halving the bracket.
+        # First by steps in proportion to what is missing, then by halving the bracket.
         guess = low + 2 * short + low if high > ranking.size else (low + high) // 2
         guess = min(guess, high - 1)
         if guess <= low:
@@ -154,7 +158,7 @@ def prefix(net: Trellis, ranking: Ranking, budget: int, reserved: Masks | None) 
 
 
 def fill(net: Trellis, ranking: Ranking, live: Masks, budget: int) -> Masks:
-    """Add the best single connections, and again where those make room for others."""
+    """Add the best single connections, repeatedly: each round can allow others."""
     kept: Masks = dict(live)
     while (short := budget - count(kept)) > 0:
         grown = with_singles(net, ranking, kept, short)
@@ -165,8 +169,10 @@ def fill(net: Trellis, ranking: Ranking, live: Masks, budget: int) -> Masks:
 
 
 def reserve(net: Trellis, ranking: Ranking, budget: int, possible: list[Tensor]) -> Masks:
-    """Connections that reach every output: the best path to each, or, where that is more than
-    the budget, as few connections as a greedy search finds."""
+    """Return connections that reach every output.
+
+    These are the best path to each. If that exceeds the budget, a greedy search finds fewer.
+    """
     covers = []
     for cover in (best_cover, thrifty_cover):
         covers.append(cover(net, ranking, possible))

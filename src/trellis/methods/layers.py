@@ -1,8 +1,8 @@
-"""A trellis as layers: contractions one after another, and what each unit leads to.
+"""A trellis as layers: a chain of contractions, and the units that each unit leads to.
 
-Walks need a chain of contractions. `layered` finds it, or says where the trellis branches. A
-`Layer` then answers, unit by unit and only when asked, which connections leave a tail and
-where they lead; nothing is expanded use by use (the paper's GCN has 6.7 million uses).
+Walks need a chain of contractions. `layered` finds it, or raises an error that says where the
+trellis branches. A `Layer` tells which connections leave a unit and where they lead, one unit at a
+time. Uses are never expanded all at once: the paper's GCN has 6.7 million.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ..graph import steps
 from ..graph.steps import Weight
 from ..graph.trellis import Trellis, names_in
 
-# What each place of a signal reads, through wires alone, from the last contraction behind it.
+# The units of the last contraction that each place of a signal reads, through wires alone.
 #
-# Between two contractions stand wires only: reshapes, windows, pooling, biases. Composed, they
-# say for every place of a signal which units of the contraction behind it lead there: none
-# (padding), one, or several (pooling, sums).
+# Between two contractions there are only wires: reshapes, windows, pooling, biases. Composed, they
+# give the units that lead to each place of a signal: zero (padding), one, or several (pooling,
+# sums).
 
 
 Units = NDArray[np.int32]
@@ -32,7 +32,7 @@ Units = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class Reads:
-    """``units`` (*shape of the signal, taps): flat indices of units of ``level``, -1 for none.
+    """``units`` (*shape of the signal, taps): flat indices of units of ``level``, -1 if unused.
 
     Level 0 is the input, level l the output of the l-th contraction.
     """
@@ -42,11 +42,12 @@ class Reads:
 
     @property
     def size(self) -> int:
+        """The number of entries."""
         return int(np.prod(self.units.shape, dtype=np.int64))
 
 
 def source(shape: Sequence[int], nonzero: NDArray[np.bool_]) -> Reads:
-    """A signal whose places are the units themselves.
+    """Return the reads of an input: its places are its units.
 
     >>> source((2, 2), np.array([[True, False]])).units[..., 0].tolist()
     [[0, -1], [2, -1]]
@@ -56,14 +57,16 @@ def source(shape: Sequence[int], nonzero: NDArray[np.bool_]) -> Reads:
 
 
 def output(shape: Sequence[int], level: int) -> Reads:
-    """The output of a contraction: every place is a unit."""
+    """Return the reads of a contraction's output: every place is a unit."""
     whole = source(shape, np.ones((), bool))
     return Reads(level, whole.units)
 
 
 def through(step: steps.Step, xs: Sequence[Reads | None]) -> Reads:
-    """What ``step.out`` reads, given what its inputs read (None: a constant). Wires only, and
-    at least one input is not constant; all others are of the same level."""
+    """Return the reads of ``step.out`` from those of its inputs (None: a constant).
+
+    The step is a wire. At least one input is not constant, and all others have the same level.
+    """
     level = next(x.level for x in xs if x is not None)
     if isinstance(step, steps.Cat):
         return Reads(level, _cat(step, xs))
@@ -120,7 +123,7 @@ def _cat(step: steps.Cat, xs: Sequence[Reads | None]) -> Units:
 
 
 def _trim(units: Units) -> Units:
-    """Each unit once, the largest first, and no more taps than the fullest place has.
+    """Return each unit once per place, the largest first, with as few taps as possible.
 
     >>> _trim(np.array([[3, -1, 3], [-1, 5, -1]], dtype=np.int32)).tolist()
     [[3], [5]]
@@ -136,18 +139,18 @@ def _trim(units: Units) -> Units:
     return np.ascontiguousarray(units[..., : max(full, 1)])
 
 
-Ints = NDArray[np.int32]  # enough: see MOST
+Ints = NDArray[np.int32]  # large enough: see MOST
 Floats = NDArray[np.float64]
-MOST = 200_000_000  # uses; beyond, a walk would take hours and gigabytes
+MOST = 200_000_000  # uses; a larger walk takes hours and gigabytes
 
 
 @dataclass(eq=False)
 class Layer:
     """One contraction: slots (B, M, K) read tails, heads are (B, M, N), all as flat indices.
 
-    ``places`` (B, N, K): which connection stands there, numbered through the parameters of
-    `Layered.starts`; -1 for none. ``reads`` (slots, taps): tails, -1 for none. ``useful``: heads
-    that lead to an output of the dense network; ``reached``: tails that an input leads to.
+    ``places`` (B, N, K): the number of the connection at each entry, counted from
+    `Layered.starts`; -1 if unused. ``reads`` (slots, taps): tails, -1 if unused. ``useful``: heads
+    that lead to an output of the dense network. ``reached``: tails that an input leads to.
     """
 
     name: str
@@ -155,7 +158,7 @@ class Layer:
     places: Ints
     reads: Ints
     tails: int
-    ascending: bool = False  # connections of a slot are numbered upwards along its heads
+    ascending: bool = False  # connection numbers of a slot increase along its heads
 
     def __post_init__(self) -> None:
         b, m, _, n = self.shape
@@ -172,18 +175,18 @@ class Layer:
 
     @property
     def largest(self) -> int:
-        """The most numbers that any view of the layer's units holds."""
+        """The size of the largest array over the layer's units."""
         return max(self.tails, self.heads, len(self.slots), len(self.reads))
 
     def seen(self, reached: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """From tails that are reached to heads that are."""
+        """Return the heads that are reached from these tails."""
         b, m, k, _ = self.shape
         slots = np.append(reached, False)[self.reads].any(1).reshape(b, m, k)
         held = (self.places >= 0).astype(np.float32)  # (B, N, K)
         return (slots.astype(np.float32) @ held.transpose(0, 2, 1) > 0).reshape(-1)
 
     def leading(self, useful: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """From heads that lead to an output to tails that do."""
+        """Return the tails that lead to these heads."""
         b, m, _, n = self.shape
         held = (self.places >= 0).astype(np.float32)
         slots = (useful.reshape(b, m, n).astype(np.float32) @ held > 0).reshape(-1)
@@ -192,16 +195,17 @@ class Layer:
         return found[:-1]
 
     def values(self, flat: Floats) -> Floats:
-        """(B, N, K): entries of a vector over all connections; 0 where there is none."""
+        """Return the entries of a vector over all connections, as (B, N, K); 0 if unused."""
         found = flat[self.places]
         return found if self.ascending else np.where(self.places >= 0, found, 0.0)
 
     def settle(self, reached: NDArray[np.bool_], useful: NDArray[np.bool_]) -> None:
+        """Set which tails are reached and which heads are useful."""
         self.reached, self.useful = reached, useful
         self._whole = bool(useful.all()) and bool((self.places >= 0).all())
 
     def row(self, tail: int) -> tuple[Ints, Ints]:
-        """The uses that leave a tail, as (connections, heads), by connection, then head."""
+        """Return the uses that leave a tail: (connections, heads), sorted."""
         slots = self.slots[self.first[tail] : self.first[tail + 1]]
         _, m, k, n = self.shape
         if len(slots) == 1:
@@ -221,7 +225,7 @@ class Layer:
         return connections, heads
 
     def column(self, head: int) -> tuple[Ints, Ints]:
-        """The uses that enter a head, as (connections, tails), by connection, then tail."""
+        """Return the uses that enter a head: (connections, tails), sorted."""
         _, m, k, n = self.shape
         at, row = divmod(head, n)
         tails = self.reads[at * k : (at + 1) * k]  # (K, taps)
@@ -234,9 +238,13 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Layered:
-    """``layers`` in order; ``units`` per level, from the input to the last contraction.
-    ``starts``: number of the first connection of each parameter; ``total`` of them in all.
-    ``outputs`` (units of the output, taps): which units of the last level each reads."""
+    """A network as a chain of layers.
+
+    ``layers`` are in order. ``units`` counts the units of each level, from the input to the last
+    contraction. ``starts`` is the number of the first connection of each parameter, ``total`` the
+    number of connections. ``outputs`` (units of the output, taps): the units of the last level that
+    each output reads.
+    """
 
     layers: list[Layer]
     units: list[int]
@@ -246,7 +254,7 @@ class Layered:
     outputs: Ints
 
     def flat(self, tensors: Mapping[str, Tensor], missing: float) -> Floats:
-        """Parameter-shaped tensors as one vector over all connections."""
+        """Return parameter-shaped tensors as one vector over all connections."""
         out = np.full(self.total, missing)
         for name, start in self.starts.items():
             if name in tensors:
@@ -256,7 +264,10 @@ class Layered:
 
 
 def layered(net: Trellis) -> Layered:
-    """The layers of a trellis that has them; else an error that says where it branches.
+    """Return the layers of a trellis.
+
+    Raises:
+        TrellisError: If the trellis is not a chain. The message says where it branches.
 
     >>> import torch
     >>> from trellis.graph.trellis import trace
@@ -275,9 +286,10 @@ def layered(net: Trellis) -> Layered:
 
 
 def refuse(reason: str) -> TrellisError:
+    """Return the error for a network that cannot be walked."""
     return TrellisError(
         f"walks need one layer after another, but {reason}; "
-        'use method="viterbi", which takes any graph'
+        'use method="viterbi", which works for any graph'
     )
 
 
@@ -348,7 +360,7 @@ def _layer(
 
 
 def _places(weight: Weight, starts: dict[str, int]) -> Ints:
-    """(B, N, K): numbers of connections; a strided view of consecutive numbers if possible."""
+    """Return numbers of connections (B, N, K): if possible, a strided view without a copy."""
     if weight.is_view:
         assert weight.name is not None
         view = weight.carrier
@@ -394,7 +406,7 @@ def _limit(size: int, layers: list[Layer]) -> None:
 
 
 def _settle(found: Layered) -> None:
-    """Mark what lies on a path of the dense network, so that no walk ends anywhere else."""
+    """Mark the units on paths of the dense network, so that every walk reaches an output."""
     reached = [np.ones(found.units[0], bool)]
     for layer in found.layers:
         reached.append(layer.seen(reached[-1]))

@@ -205,6 +205,11 @@ class ScopedMethod(ScoreMethod):
 
     scope: Scope = "global"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.scope, Mapping):  # counts are checked with the network
+            check_scope(self.scope, {})
+
     @property
     def fixed_budget(self) -> int | None:
         return sum(self.scope.values()) if isinstance(self.scope, Mapping) else None
@@ -380,6 +385,11 @@ def _check_contract(cls: type[Method]) -> None:
     for option in options_of_class(cls):
         if option.default is MISSING and option.default_factory is MISSING:
             raise TrellisError(f"option {option.name!r} of {cls.__name__} has no default; add one")
+        if hasattr(Method, option.name):
+            raise TrellisError(
+                f"{option.name!r} of {cls.__name__} describes the method and cannot be an option; "
+                f"write {option.name}: ClassVar = …, or leave out its type"
+            )
         if option.name in _RESERVED:
             raise TrellisError(
                 f"option {option.name!r} of {cls.__name__} is an argument of trellis.prune or its "
@@ -416,7 +426,7 @@ def method_class(name: object) -> type[Method]:
         name: A registered name, or ``"package.module:Class"``. The module is imported if needed.
 
     Raises:
-        TrellisError: If there is no such method.
+        TrellisError: If the method is unknown.
     """
     if isinstance(name, str) and name in _METHODS:
         return _METHODS[name]

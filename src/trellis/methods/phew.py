@@ -94,7 +94,7 @@ class Wander:
             The number of connections left to take, and whether walks stopped adding connections.
         """
         fruitless = fruitful = 0
-        for forward, unit in self.starts():  # empty if there is no path
+        for forward, unit in self.starts():  # empty if nothing connects input and output
             if room <= 0 or fruitless > fruitful + PATIENCE:
                 break
             new = {c for c in self.walk(forward, unit) if not self.taken[c]}

@@ -1,4 +1,4 @@
-"""The best m of all connections, by score, then saliency, then order."""
+"""Rankings: the best m of all connections, by score, then saliency, then position."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from ..paths.kernels import TAKES_ALL, on_cpu
 from ..paths.scores import BestPaths
 from ..paths.sparse import Places
 
-# All of a ranking at once: connections from best to worst, sorted in a few steps on a GPU.
+# A whole ranking at once, for a GPU: a few sorts.
 
 
 def order(ranking: Ranking, among: Mapping[str, Tensor]) -> Tensor:
-    """Flat places, over all parameters one after another, of what is marked in ``among``: by
-    score, then saliency, then place."""
+    """Return the flat places of the connections in ``among``, best first.
+
+    Places count through all parameters. The order is by score, then saliency, then place.
+    """
     places = torch.nonzero(_flat(ranking, among))[:, 0]
-    for values in (ranking.saliency, ranking.scores):  # the last sort counts most
+    for values in (ranking.saliency, ranking.scores):  # the last sort decides first
         worth = _flat(ranking, values)[places] + 0.0  # so that -0.0 is 0.0
         places = places[torch.sort(worth, descending=True, stable=True).indices]
     return places
 
 
 def masks_at(ranking: Ranking, places: Tensor) -> dict[str, Tensor]:
-    """Masks that keep what lies at these flat places."""
+    """Return masks that keep the connections at these flat places."""
     flat = torch.zeros(ranking.total, dtype=torch.bool, device=places.device)
     flat[places] = True
     parts = flat.split([math.prod(shape) for shape in ranking.shapes.values()])
@@ -44,14 +46,17 @@ def _flat(ranking: Ranking, tensors: Mapping[str, Tensor]) -> Tensor:
 
 
 SAMPLE = 1 << 17
-SPARSE = 16  # of so many connections, one or fewer: then places say it better than masks
+SPARSE = 16  # below one kept in 16, lists of places are faster than masks
 Found = dict[str, tuple[Tensor, Tensor]]  # flat places, ascending, and their scores
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """Connections from best to worst. ``scores`` and ``saliency`` are float32 in the
-    parameters' shapes; ``allowed`` (bool) leaves the rest out of the ranking altogether."""
+    """Connections from best to worst.
+
+    ``scores`` and ``saliency`` are float32 in the parameters' shapes. Connections outside
+    ``allowed`` (bool) are not ranked.
+    """
 
     scores: Mapping[str, Tensor]
     saliency: Mapping[str, Tensor]
@@ -79,11 +84,11 @@ class Ranking:
 
     @cached_property
     def _order(self) -> Tensor:
-        """Flat places of what is allowed, best first: for a GPU, and where most scores tie."""
+        """Flat places of the allowed connections, best first. For a GPU, and where most tie."""
         return order(self, self.all if self.allowed is None else self.allowed)
 
     def top(self, m: int, among: Mapping[str, Tensor] | None = None) -> Mapping[str, Tensor]:
-        """Masks of the best ``m`` (all, if there are fewer), of those marked in ``among``."""
+        """Return masks of the best ``m`` connections in ``among``, or of all if there are fewer."""
         masks = _both(self.allowed, among)
         if masks is not None and self.total <= TAKES_ALL and not on_cpu(self.device):
             return masks_at(self, (self._order if among is None else order(self, masks))[:m])
@@ -104,7 +109,7 @@ class Ranking:
         return Places(self.shapes, places)
 
     def _first(self, m: int) -> Mapping[str, Tensor]:
-        """The best ``m`` by the order of all."""
+        """Return the best ``m`` by the order of all connections."""
         chosen = self._order[:m]
         if m * SPARSE > self.total:
             return masks_at(self, chosen)
@@ -119,7 +124,7 @@ class Ranking:
         return Places(self.shapes, places)
 
     def mask(self, name: str, places: Tensor, values: Tensor) -> Tensor:
-        """A mask with these values at these flat places, nothing elsewhere."""
+        """Return a mask with these values at these flat places, False elsewhere."""
         mask = torch.zeros(self.shapes[name], dtype=torch.bool, device=self.device)
         mask.view(-1)[places] = values
         return mask
@@ -132,7 +137,7 @@ class Ranking:
         }
 
     def best(self, m: int, masks: Mapping[str, Tensor] | None) -> Found:
-        """At least the best ``m``, and not many more: a sample says where to look."""
+        """Return at least the best ``m``, and few more. A sample gives the threshold."""
         stride = max(self.total // SAMPLE, 1)
         expected = m / stride
         place = int(expected + 6 * expected**0.5 + 16)
@@ -145,7 +150,7 @@ class Ranking:
         return {name: self.at_least(name, -math.inf, masks) for name in self.shapes}
 
     def samples(self, stride: int, many: int, masks: Mapping[str, Tensor] | None) -> list[Tensor]:
-        """Every ``stride``-th score, of those in ``masks``: the ``many`` best of them at least."""
+        """Return every ``stride``-th score in ``masks``, at least the ``many`` best of them."""
         if isinstance(self.scores, BestPaths) and masks is None:
             return self.scores.samples(stride, many)
         some = {name: self.scores[name].reshape(-1)[::stride] for name in self.shapes}
@@ -156,7 +161,7 @@ class Ranking:
     def at_least(
         self, name: str, floor: float, masks: Mapping[str, Tensor] | None
     ) -> tuple[Tensor, Tensor]:
-        """Places and scores of ``floor`` or more, of those in ``masks``."""
+        """Return places and scores of at least ``floor``, in ``masks``."""
         if isinstance(self.scores, BestPaths) and masks is None:
             return self.scores.at_least(name, floor)
         score = self.scores[name]
@@ -165,7 +170,7 @@ class Ranking:
         return places, score.reshape(-1)[places]
 
     def top_each(self, counts: Mapping[str, int]) -> dict[str, Tensor]:
-        """Masks of the best so many of each tensor, by saliency."""
+        """Return masks of the best ``counts[name]`` connections of each tensor, by saliency."""
         found: dict[str, Tensor] = {}
         for name, count in counts.items():
             worth = {name: self.saliency[name]}
@@ -174,7 +179,7 @@ class Ranking:
         return found
 
     def break_ties(self, found: Found, kept: dict[str, Tensor], cut: float, extra: int) -> None:
-        """Of what is kept and scores exactly ``cut`` drop ``extra``: by saliency, then order."""
+        """Drop ``extra`` connections that score exactly ``cut``: smallest saliency first."""
         if extra <= 0:
             return
         tied = {name: kernels.where(values == cut) for name, (_, values) in found.items()}
@@ -193,7 +198,7 @@ class Ranking:
 
 
 def kth_largest(parts: list[Tensor], m: int) -> float:
-    """The m-th largest of all values.
+    """Return the m-th largest of all values.
 
     >>> kth_largest([torch.tensor([5.0, 1.0]), torch.tensor([3.0, 4.0])], 2)
     4.0
@@ -207,7 +212,7 @@ def kth_largest(parts: list[Tensor], m: int) -> float:
 
 
 def count(masks: Mapping[str, Tensor]) -> int:
-    """How many connections masks keep."""
+    """Return the number of connections that masks keep."""
     return kernels.count_all(masks.values())
 
 

@@ -1,13 +1,12 @@
 """Algorithm 1's walk: chains of connections from input units to the output.
 
-At a unit the walk takes the best connection not yet taken. A unit is *open* while it, or a unit
-that its connections lead to, has one. A unit with none untaken passes the chain on through its
-best connection to an open head. So every chain that starts at an open input unit adds at least
-one connection and reaches the output.
+At each unit the walk takes the best free connection. A unit is *open* while it has one, or leads
+to an open unit. A unit without free connections passes the chain on, through its best connection to
+an open head. Therefore every chain from an open input unit adds at least one connection and reaches
+the output.
 
-Taken connections stay taken and closed units stay closed: over rows that are sorted best first,
-two pointers per unit only ever move forward, and all walks together cost no more than the uses
-of what they visit.
+Taken connections stay taken and closed units stay closed. Rows are sorted best first, so two
+pointers per unit only move forward. All walks together cost no more than the uses that they visit.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ import torch
 
 from .layers import Floats, Ints, Layered
 
-# What a unit would take first: its uses, best first.
+# The order in which a unit takes its uses: best first.
 #
-# A score is |W_ij| (local) or |W_ij| times what lies ahead of j (global). Sampling without
-# replacement in proportion to a score is an exponential race: give every use a clock that rings
-# after Exp(1)/score, and take uses in the order in which they ring. At any moment the next to
-# ring, among whatever is left, is each with probability in proportion to its score, whoever
-# removed the others. So the stochastic walk is the deterministic one on keys score/Exp(1).
+# A score is |W_ij| (local), or |W_ij| times the weight of the paths ahead of j (global). Sampling
+# without replacement in proportion to a score is an exponential race. Every use gets a clock that
+# rings after Exp(1)/score, and uses are taken in that order. At any moment, the next to ring among
+# the free uses is drawn in proportion to its score, however the others were taken. So the
+# stochastic walk is the deterministic one on keys score/Exp(1).
 
 
 def log(values: Floats) -> Floats:
-    """The logarithm; -∞ of 0, without a warning (silencing one costs more than avoiding it).
+    """Return the logarithm; -∞ for 0, without a warning. Avoiding one is faster than silencing it.
 
     >>> log(np.array([0.0, 1.0])).tolist()
     [-inf, 0.0]
@@ -42,10 +41,15 @@ def log(values: Floats) -> Floats:
 
 
 class Choices:
-    """``ahead``: per level, logarithms of what lies ahead of each unit; None for local.
-    ``seed``: None takes the largest score first, a number runs the race.
+    """The uses that leave each unit, in the order in which a walk takes them.
 
-    Clocks are seeded unit by unit, so that they do not depend on who asks first.
+    Args:
+        net: The layered network.
+        magnitudes: The saliency of each connection.
+        ahead: Per level, logarithms of the weight of the paths ahead of each unit; None for local.
+        seed: Seed of the exponential race; None to take the largest score first.
+
+    Clocks are seeded for each unit, so that they do not depend on the order of calls.
     """
 
     def __init__(
@@ -61,7 +65,7 @@ class Choices:
         self.bases = np.concatenate([[0], np.cumsum(net.units)]).tolist()
 
     def keys(self, level: int, unit: int, connections: Ints, heads: Ints) -> Floats:
-        """One key per use that leaves a unit of ``level``; the largest is the best."""
+        """Return one key per use that leaves a unit of ``level``; the largest is the best."""
         keys: Floats = self.magnitudes[connections]
         if self.ahead is None and self.seed is None:
             return keys
@@ -73,8 +77,11 @@ class Choices:
         return keys
 
     def clocks(self, unit: int, count: int) -> Floats:
-        """Draws from Exp(1). torch seeds its CPU generator from 32 bits: a multiplier without
-        small factors spreads (seed, unit) over them."""
+        """Return draws from Exp(1).
+
+        torch seeds its CPU generator from 32 bits. A multiplier without small factors spreads
+        (seed, unit) over them.
+        """
         assert self.seed is not None
         self.generator.manual_seed((self.seed * 0x9E3779B1 + unit * 0x85EBCA77) & 0xFFFFFFFF)
         uniform = torch.rand(count, generator=self.generator, dtype=torch.float64).numpy()
@@ -82,20 +89,22 @@ class Choices:
         return clocks
 
     def row(self, level: int, unit: int) -> tuple[Ints, Ints]:
-        """The uses that leave a unit, as (connections, heads), best first; ties by connection,
-        then head."""
+        """Return the uses that leave a unit, as (connections, heads), best first.
+
+        Ties are broken by connection, then head.
+        """
         connections, heads = self.net.layers[level].row(unit)
         order = np.argsort(-self.keys(level, unit, connections, heads), kind="stable")
         return connections[order], heads[order]
 
 
-Row = tuple["array[int]", "array[int]"]  # compact, and quicker to index than numpy
+Row = tuple["array[int]", "array[int]"]  # compact, and faster to index than numpy
 
 
 class Walk:
-    """``taken``: one byte per connection, shared with the caller.
+    """Chains of connections. ``taken`` has one byte per connection, and is shared with the caller.
 
-    Units of all levels are numbered through: the input's first, the output's last.
+    Units of all levels have consecutive numbers: the input's first, the output's last.
     """
 
     def __init__(self, choices: Choices, taken: bytearray) -> None:
@@ -103,13 +112,14 @@ class Walk:
         self.bases = choices.bases
         units = self.bases[-1]
         self.rows: list[Row | None] = [None] * units  # connections, best first, and their heads
-        self.untaken = [0] * units  # before this place of the row all are taken
-        self.passing = [0] * units  # before this place of the row all heads are closed
-        self.closed = bytearray(units)  # units known to be closed: those of the output are
+        self.untaken = [0] * units  # all before this place of the row are taken
+        self.passing = [0] * units  # all heads before this place of the row are closed
+        self.closed = bytearray(units)  # units known to be closed, as those of the output are
         self.closed[self.bases[-2] :] = b"\1" * choices.net.units[-1]
         self.rows[self.bases[-2] :] = [(array("i"), array("i"))] * choices.net.units[-1]
 
     def load(self, unit: int) -> Row:
+        """Sort the uses that leave a unit, and remember them."""
         level = bisect_right(self.bases, unit) - 1
         connections, heads = self.choices.row(level, unit - self.bases[level])
         heads = heads + self.bases[level + 1]
@@ -118,19 +128,20 @@ class Walk:
         return row
 
     def rounds(self, rotation: list[int], room: int) -> int:
-        """Chains from each input unit in turn, round after round, while they fit; closed units
-        leave the rotation. How many connections are left to take: some, if the next chain
-        would take more, or if all is taken.
+        """Walk from each input unit in turn, in rounds, while chains fit. Skip closed units.
 
-        To find its best open head, a unit passes the chain to its best head not known to be
-        closed; from one that proves closed it comes back. Where the step before took a
-        connection, there is no need to: all that lies behind a closed unit is taken, any way on
-        leads to the output and adds nothing.
+        Returns:
+            The number of connections left to take. It is above 0 if the next chain exceeds the
+            budget, or if no free connection is left.
+
+        A unit passes the chain to its best head that is not known to be closed. If that head
+        proves closed, the chain returns. After a step that took a connection this is not needed:
+        everything behind a closed unit is taken, so any way to the output adds nothing.
         """
         taken, closed, rows = self.taken, self.closed, self.rows
         untaken, passing = self.untaken, self.passing
         added: list[int] = []
-        passed: list[int] = []  # units that passed the chain on since it last took something
+        passed: list[int] = []  # units that passed the chain on since it last took a connection
         while rotation and room > 0:
             for start in rotation:
                 unit = start
@@ -166,7 +177,7 @@ class Walk:
                 if room <= 0:
                     break
             rotation = [unit for unit in rotation if not closed[unit]]
-        if room < 0:  # the last chain was one too many
+        if room < 0:  # the last chain exceeded the budget: undo it
             for connection in added:
                 taken[connection] = 0
             room += len(added)
