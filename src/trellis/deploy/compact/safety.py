@@ -314,6 +314,13 @@ def _upsampled(name: str, call: Call) -> None:
             raise _unfit(name, f"a scale of {scale}")
 
 
+def _dimension(name: str, call: Call) -> None:
+    """On meta tensors these take any dimension."""
+    x, dim = call["self"], call["dim"]
+    if isinstance(dim, int) and not -max(x.ndim, 1) <= dim < max(x.ndim, 1):
+        raise _unfit(name, f"dimension {dim} of {x.ndim}")
+
+
 Guard = Callable[[str, Call], list[tuple[int, ...]] | None]
 _GUARDS: dict[str, Guard] = {
     **dict.fromkeys(_STATES, _recurrent),
@@ -328,6 +335,7 @@ _GUARDS: dict[str, Guard] = {
     "upsample_bicubic2d": _upsampled,
     "upsample_trilinear3d": _upsampled,
     "as_strided": _as_strided,
+    **dict.fromkeys(("softmax", "_softmax", "sort"), _dimension),
     "div": _division,
     "scaled_dot_product_attention": _attention,
 }
