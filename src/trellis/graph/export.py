@@ -268,7 +268,7 @@ def alone(model: nn.Module) -> Iterator[None]:
         usual = torch.backends.mha.get_fastpath_enabled
         patch(torch.backends.mha, "get_fastpath_enabled", here(lambda: False, usual))
         if all(p.device.type == "cpu" for p in model.parameters()):
-            # Needed for operations that choose a kernel while traced; on the CPU there are none.
+            # Needed for operations that choose a kernel while traced, which none does on the CPU.
             patch(_trace, "_ignore_backend_decomps", nullcontext)
         yield
 
