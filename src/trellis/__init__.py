@@ -1,7 +1,11 @@
-"""Trellis: make neural networks tiny without breaking them.
+"""Trellis: prune PyTorch models so that every kept weight is on a path from input to output.
 
-Prune PyTorch models to extreme sparsity so that every weight that is kept still lies on a path
-from an input to an output.
+Example:
+    >>> import torch, trellis
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Linear(16, 4))
+    >>> masks = trellis.prune(model, torch.zeros(1, 8), sparsity=0.9)
+    >>> trellis.audit(model, torch.zeros(1, 8)).live_fraction
+    1.0
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ if _TYPE_CHECKING:
     from .training.pruner import Pruner
     from .training.schedule import Schedule
 
-# The public names. Everything else in this package may change from one release to the next.
+# The public names. Everything else in this package may change in any release.
 __all__ = [
     "Audit",
     "Compacted",
@@ -63,7 +67,7 @@ __all__ = [
     "training",
 ]
 
-# Imported on first use: pruning does not wait for readers, networks and exporters.
+# Imported on first use, so that `import trellis` is fast.
 _MODULES = ("skeleton", "training")
 _HOMES = {
     "Compacted": ".deploy.compact",

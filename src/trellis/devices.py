@@ -1,4 +1,4 @@
-"""Tensors of our own are ordinary ones on the CPU, whatever modes of torch's are in force."""
+"""Create our own tensors on the CPU, whatever default device or mode of torch is active."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _ASKED: ContextVar[torch.device | None] = ContextVar("asked", default=None)
 
 @contextmanager
 def on_cpu() -> Iterator[None]:
-    """What is made meanwhile lies on the CPU, unless it says where: there random numbers come
-    from, and graphs of units are kept. Nor does `torch.inference_mode` make it what can never be
-    trained. For functions, too, as a decorator.
+    """Create tensors on the CPU by default, outside of `torch.inference_mode`.
+
+    Random numbers are drawn and graphs of units are kept on the CPU. Tensors that are made in
+    inference mode could never be trained. Use it as a context or as a decorator.
 
     >>> with torch.device("meta"), on_cpu():
     ...     torch.zeros(2)
@@ -25,7 +26,7 @@ def on_cpu() -> Iterator[None]:
     with ExitStack() as stack:
         if torch.is_inference_mode_enabled():
             stack.enter_context(torch.inference_mode(False))
-        if usual.type != "cpu":  # a mode in force would slow down every call of torch
+        if usual.type != "cpu":  # an active mode slows down every call of torch
             stack.callback(_ASKED.reset, _ASKED.set(usual))
             stack.enter_context(torch.device("cpu"))
         yield
@@ -33,7 +34,7 @@ def on_cpu() -> Iterator[None]:
 
 @contextmanager
 def as_asked() -> Iterator[None]:
-    """Inside `on_cpu`, as it was outside: for what runs somebody's model.
+    """Restore, inside `on_cpu`, the default device from outside: to run a user's model.
 
     >>> with torch.device("meta"), on_cpu(), as_asked():
     ...     torch.zeros(2).device

@@ -1,4 +1,4 @@
-"""Writing files whole or not at all, and tensors with a digest that tells damage."""
+"""Write files completely or not at all, add digests that reveal damage, and lock folders."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from torch import Tensor
 
 from .errors import TrellisError
 
-DIGEST = "trellis.digest"  # a file's own, in its metadata
+DIGEST = "trellis.digest"  # key of a file's digest in its metadata
 
 
 def check_writable(path: Path, inputs: Iterable[Path] = ()) -> None:
-    """Raise if a file cannot go there, before anybody has waited for its content.
+    """Raise if a file cannot be written, before its content is computed.
 
-    ``inputs`` are files that are read on the way: none of them may be the output.
+    ``inputs`` are files that are read meanwhile; the output must be none of them.
     """
     stream, place = _is_stream(path), _place(path)
     if place.is_dir():
@@ -47,11 +47,11 @@ def check_writable(path: Path, inputs: Iterable[Path] = ()) -> None:
 
 @contextmanager
 def replacing(*paths: Path) -> Iterator[list[Path]]:
-    """Drafts of ``paths`` to write to; all are moved into place at the end, or none.
+    """Give temporary files to write; at the end all of them are moved to ``paths``, or none.
 
-    A draft lies beside its place. A symbolic link stays, and what it points to is replaced. A
-    device or a pipe stays, and is written to. Files are moved in the order given, and an interrupt
-    does not stop that: only a process that is killed leaves the drafts of the last ones.
+    A temporary file is in the folder of its target. A symbolic link stays, and its target is
+    replaced. A device or a pipe stays, and is written to. Files are moved in the given order, and
+    an interrupt does not stop that. Only a killed process leaves temporary files behind.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -60,7 +60,7 @@ def replacing(*paths: Path) -> Iterator[list[Path]]:
     ...     os.listdir(folder), Path(folder, "a.txt").read_text()
     (['a.txt'], 'whole')
     """
-    drafts: list[tuple[Path, Path | None]] = []  # and where each is to go, unless to a stream
+    drafts: list[tuple[Path, Path | None]] = []  # with the target; None for a stream
     ready = False
     try:
         modes = []
@@ -74,7 +74,7 @@ def replacing(*paths: Path) -> Iterator[list[Path]]:
             modes.append(_created(draft))
         yield [draft for draft, _ in drafts]
         for (draft, _), mode in zip(drafts, modes, strict=True):
-            draft.chmod(mode)  # whoever writes it may have made it private
+            draft.chmod(mode)  # writing may have made it private
             with draft.open("rb") as file:
                 os.fsync(file.fileno())
         for (draft, place), path in zip(drafts, paths, strict=True):
@@ -84,7 +84,7 @@ def replacing(*paths: Path) -> Iterator[list[Path]]:
         for draft, place in drafts:
             if place is not None:
                 os.replace(draft, place)
-    except (OSError, SafetensorError) as error:  # safetensors tells a full disk by its own
+    except (OSError, SafetensorError) as error:  # safetensors has its own error for a full disk
         where = " and ".join(repr(str(path)) for path in paths)
         why = getattr(error, "strerror", None) or error
         raise TrellisError(f"cannot write {where}: {why}") from error
@@ -92,7 +92,7 @@ def replacing(*paths: Path) -> Iterator[list[Path]]:
         first = next((draft for draft, place in drafts if place is not None), None)
         begun = ready and first is not None and not first.exists()
         for draft, place in drafts:
-            with suppress(OSError):  # why it cannot be written is what is to be told
+            with suppress(OSError):  # the first error is the one to report
                 if begun and place is not None:
                     os.replace(draft, place)  # if it is still there
                 else:
@@ -102,11 +102,11 @@ def replacing(*paths: Path) -> Iterator[list[Path]]:
 def write_tensors(
     draft: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None
 ) -> None:
-    """Tensors as safetensors, into the draft itself: the library's own way to write a file is by
-    one of a random name beside it, which would stay there for ever were this process killed.
+    """Write tensors as safetensors.
 
-    The metadata gets the `digest` of all, which `intact` compares. The same tensors make the same
-    bytes: the library writes metadata in any order.
+    The metadata gets their `digest`, which `intact` compares. The same tensors make the same
+    bytes; the library itself writes metadata in any order. The library also writes through a file
+    with a random name, which would stay if this process were killed.
     """
     told = dict(metadata or {})
     told[DIGEST] = digest(tensors, told)
@@ -115,14 +115,14 @@ def write_tensors(
     header = json.loads(content[8 : 8 + size])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight bytes
+    text += b" " * (-len(text) % 8)  # so that tensors begin at a multiple of eight bytes
     with draft.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         file.write(memoryview(content)[8 + size :])
 
 
 def digest(tensors: Mapping[str, Tensor], about: Any = None) -> str:
-    """SHA-256 over tensors (names, types, shapes, bytes) and what JSON holds ``about`` them.
+    """Return the SHA-256 of tensors (names, types, shapes, bytes) and of the JSON value ``about``.
 
     >>> one, other = torch.zeros(2), torch.tensor([0.0, -0.0])
     >>> digest({"a": one}) == digest({"a": other}), len(digest({"a": one}))
@@ -137,8 +137,10 @@ def digest(tensors: Mapping[str, Tensor], about: Any = None) -> str:
 
 
 def intact(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bool | None:
-    """Whether these are the tensors and metadata that `write_tensors` wrote; None if the file has
-    no digest to tell by."""
+    """Return whether tensors and metadata are as `write_tensors` wrote them.
+
+    None if the file has no digest.
+    """
     if DIGEST not in metadata:
         return None
     rest = {name: value for name, value in metadata.items() if name != DIGEST}
@@ -146,9 +148,9 @@ def intact(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bool |
 
 
 def remove_drafts(folder: Path, *names: str) -> None:
-    """Remove what processes that were killed within `replacing` left beside files of a folder.
+    """Remove the temporary files that killed processes left in a folder (see `replacing`).
 
-    ``names`` are those files' names, or patterns of them. Only for whoever alone writes there.
+    ``names`` are names or patterns of the target files. No other process may be writing there.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -164,7 +166,7 @@ def remove_drafts(folder: Path, *names: str) -> None:
 
 
 def drafts_of(path: Path) -> list[Path]:
-    """What processes that were killed within `replacing` left beside a file."""
+    """List the temporary files that killed processes left for a file (see `replacing`)."""
     return sorted(path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}"))
 
 
@@ -172,10 +174,13 @@ _STREAMS = re.compile(r"/dev/(stdout|stderr|fd/\d+)|/proc/.*")  # whatever they 
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether it is written to, not replaced: a device or a pipe. Other things are refused."""
+    """Return whether a path is a device or a pipe, which is written to and not replaced.
+
+    Block devices and sockets are errors.
+    """
     try:
         mode = path.stat().st_mode
-    except (OSError, ValueError):  # it is not there yet, or cannot be: that is told elsewhere
+    except (OSError, ValueError):  # it does not exist, or has an invalid name: reported later
         return False
     if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
         what = "a block device" if stat.S_ISBLK(mode) else "a socket"
@@ -186,45 +191,45 @@ def _is_stream(path: Path) -> bool:
 
 
 def _place(path: Path) -> Path:
-    """Where a file lies, or will: where a symbolic link points to."""
+    """Return where a file is or will be: the target, if it is a symbolic link."""
     try:
         place = path.resolve() if path.is_symlink() else path
         if not place.is_symlink():
             return place
-        why: object = "its symbolic links go round"
-    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: they do, too
+        why: object = "its symbolic links form a loop"
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: a loop, too
         why = getattr(error, "strerror", None) or error
     raise TrellisError(f"cannot write {str(path)!r}: {why}")
 
 
 def _send(draft: Path, stream: Path) -> None:
-    """Write to what is there: without the flags that would make a file of it."""
+    """Write to an existing device or pipe, without the flags that would create a file."""
     to = os.open(stream, os.O_WRONLY | getattr(os, "O_NOCTTY", 0))
     with draft.open("rb") as file, open(to, "wb") as out:
         shutil.copyfileobj(file, out)
 
 
 def _created(path: Path) -> int:
-    """Make an empty file, and say what permissions it got."""
+    """Create an empty file, and return its permissions."""
     path.touch(exist_ok=False)
     return path.stat().st_mode
 
 
-# One process a folder.
+# Locks: only one process writes to a folder.
 
 
 LOCK = ".lock"
-_TRIES = 100  # where files have no lasting identity, none ever looks like the one there
-# A folder may be a stranger's: what a link in it points to is not ours to empty.
+_TRIES = 100  # some file systems do not identify files, so `_is_there` may never be true
+# A folder may be from elsewhere: never truncate what a link in it points to.
 _OPENED = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 _BUSY = {errno.EAGAIN, errno.EACCES, errno.EDEADLK}
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the folder ``path``; an error if another process does.
+    """Lock the folder ``path``; raise if another process has locked it.
 
-    The system lets go of it when a process ends, however it ends, so that no stale lock is left.
+    The system releases the lock when the process ends, even if it is killed.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -236,7 +241,7 @@ def locked(path: Path) -> Iterator[None]:
     """
     file = _held(path)
     try:
-        with suppress(OSError):  # a full disk: who holds it is a courtesy
+        with suppress(OSError):  # a full disk; the process id is only for messages
             os.ftruncate(file, 0)
             os.write(file, str(os.getpid()).encode())
         yield
@@ -245,15 +250,17 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def remove_stale_lock(path: Path) -> None:
-    """Remove the file that a process which was killed has left. A folder that is in use, or that
-    may not be written to, is left alone."""
+    """Remove the lock file that a killed process left.
+
+    A folder that is in use or read-only is not changed.
+    """
     if (path / LOCK).exists():
         with suppress(TrellisError), locked(path):
             pass
 
 
 def _held(path: Path) -> int:
-    """The open lock file of a folder that is ours now."""
+    """Lock a folder, and return the open lock file."""
     for tries in range(_TRIES):
         try:
             file = os.open(path / LOCK, _OPENED, 0o644)
@@ -262,7 +269,7 @@ def _held(path: Path) -> int:
         try:
             _take(file)
         except OSError as error:
-            # File systems that know no locks are some people's only ones: they go without.
+            # Some file systems have no locks; the folder is then used without one.
             if error.errno in _BUSY:
                 holder = os.read(file, 20).decode(errors="replace").strip()
                 os.close(file)
@@ -270,7 +277,7 @@ def _held(path: Path) -> int:
                     f"{str(path)!r} is in use by another process ({holder or 'unknown'}): wait for "
                     "it, or name another folder with --out"
                 ) from None
-        # Its last holder may have removed it before we held it: nobody else would see ours.
+        # The last holder may have removed the file before we locked it; others would not see it.
         if _is_there(file, path / LOCK) or tries == _TRIES - 1:
             return file
         os.close(file)
@@ -288,14 +295,14 @@ if sys.platform == "win32":
     import msvcrt
 
     def _take(file: int) -> None:
-        # A byte far behind the text, which others must still be able to read.
+        # Lock a byte far behind the text, so that others can still read the text.
         os.lseek(file, 1 << 20, os.SEEK_SET)
         msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
         os.lseek(file, 0, os.SEEK_SET)
 
     def _release(file: int, path: Path) -> None:
         os.close(file)
-        with suppress(OSError):  # an open file cannot be removed there: a next holder has it
+        with suppress(OSError):  # another process has opened it and holds the lock now
             path.unlink()
 
 else:
@@ -305,6 +312,6 @@ else:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def _release(file: int, path: Path) -> None:
-        with suppress(OSError):  # while it is held, so that no next holder's file is removed
+        with suppress(OSError):  # before the lock is released, so that it is still our file
             path.unlink()
         os.close(file)

@@ -1,5 +1,4 @@
-"""The one check against NaN and infinity: no weights or outputs that are not finite are written,
-reported or exported."""
+"""The check against NaN and infinity, made before weights or outputs are used or written."""
 
 from __future__ import annotations
 
@@ -16,10 +15,13 @@ from .masks.plain import plain_tensors
 def check_finite(
     tensors: Mapping[str, Tensor], do: str, *, place: str = "", buffers: Collection[str] = ()
 ) -> None:
-    """Raise unless every number is finite; names the first tensor that holds another.
+    """Raise if a tensor holds NaN or infinity; the message names the first such tensor.
 
-    ``do`` says what to do; ``place`` where the tensors are from. ``buffers`` may hold infinity, as
-    attention masks do, but not NaN.
+    Args:
+        tensors: The tensors by name.
+        do: What to do, for the message.
+        place: Where the tensors are from, for the message.
+        buffers: Names that may hold infinity, as attention masks do, but not NaN.
 
     >>> check_finite({"fc.weight": torch.tensor([1.0, torch.nan])}, "train the model again")
     Traceback (most recent call last):
@@ -29,7 +31,7 @@ model again
     for name, tensor in tensors.items():
         if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.device.type == "meta":
             continue
-        if bool(tensor.detach().sum().isfinite()):  # it is not if any entry is not
+        if bool(tensor.detach().sum().isfinite()):  # then every entry is finite
             continue
         bad = tensor.isnan() if name in buffers else ~tensor.isfinite()
         if count := int(bad.sum()):
@@ -41,14 +43,14 @@ model again
 
 
 def check_model(model: nn.Module, do: str) -> None:
-    """The same of a model's parameters, as it computes with them, and of its buffers."""
+    """Check a model's effective parameters and its buffers."""
     check_finite(plain_tensors(model), do)
     buffers = dict(model.named_buffers())
     check_finite(buffers, do, buffers=buffers.keys())
 
 
 def check_outputs(outputs: Iterable[Any], do: str) -> None:
-    """Raise if an output is NaN (infinity, as a masked score is, may be meant)."""
+    """Raise if an output is NaN. Infinity is allowed: masked scores are infinite."""
     for number, output in enumerate(outputs):
         array = output.detach() if isinstance(output, Tensor) else torch.as_tensor(output)
         if array.is_floating_point() and bool(array.isnan().any()):

@@ -1,4 +1,4 @@
-"""How much a file or a command may ask for, checked before anything of that size is made."""
+"""Limits on sizes that files and commands may ask for, checked before memory is allocated."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from .errors import TrellisError
 
-# Bytes that one dataset, or the weights of one new network, may take in memory.
+# Largest size in memory of one dataset, or of the weights of one new network, in bytes.
 LARGEST = 4 << 30
-# Bytes of one text (JSON, CSV): as Python objects it takes up to some twenty times as much.
+# Largest text file (JSON, CSV) in bytes; as Python objects it takes up to twenty times as much.
 LARGEST_TEXT = LARGEST >> 4
 
-# The most of every number that decides how long a command runs or how much memory it takes.
+# Largest value of each number that decides how long a command runs or how much memory it takes.
 COUNTS = {
     "batch": 10_000_000,
     "blocks": 1_000,
@@ -31,7 +31,7 @@ COUNTS = {
 
 
 def check_count(name: str, value: Any) -> None:
-    """Raise unless a number that decides how much work is done is whole, and not absurd.
+    """Raise if a count is not a whole number from 1 to its limit.
 
     >>> check_count("seeds", 5)
     >>> check_count("seeds", 1_000_000_000)
@@ -48,13 +48,13 @@ def check_count(name: str, value: Any) -> None:
 
 
 def check_bytes(size: int, what: str, do: str, most: int = LARGEST) -> None:
-    """Raise if ``what`` would take more than ``most`` bytes; ``do`` says what to do then."""
+    """Raise if ``what`` would take more than ``most`` bytes; ``do`` says what to do."""
     if size > most:
         raise TrellisError(f"{what}: expected at most {most:,} bytes, got {_told(size)}; {do}")
 
 
 def read_limited(path: Path, most: int = LARGEST_TEXT) -> bytes:
-    """All of a file, if it is not too long; raises OSError as `Path.read_bytes` does."""
+    """Read a file of at most ``most`` bytes; raises OSError as `Path.read_bytes` does."""
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size  # of a pipe it is 0
         content = file.read(most + 1) if size <= most else b""

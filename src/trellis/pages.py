@@ -31,7 +31,7 @@ def policy_hash(text: str) -> str:
 
 
 def writable(text: str) -> str:
-    """A lone half of a character pair is no text, and no file can hold it.
+    """Replace lone surrogates, which UTF-8 files cannot hold, by question marks.
 
     >>> writable("a\\ud800")
     'a?'

@@ -282,7 +282,7 @@ class Step(TypedDict, total=False):
 
 
 class RecogniserNotes(TypedDict):
-    """What a recogniser's ``model.json`` says of its inputs, among its notes."""
+    """The notes on a recogniser's inputs in its ``model.json``."""
 
     chunks: Annotated[int, Meta(ge=1, le=100_000)]
     normalisation: InputNormalisation
@@ -366,11 +366,11 @@ class MasksHeader(TypedDict):
 
 
 def read_json(path: Path, kind: type[Kind], remedy: str) -> Kind:
-    """The value that a JSON file holds, in the form that ``kind`` says.
+    """Read a JSON file and check it against the schema ``kind``.
 
     Raises:
-        FileNotFoundError: The caller knows what its absence means.
-        TrellisError: The file cannot be read, or does not hold such a value. It ends with
+        FileNotFoundError: The file does not exist.
+        TrellisError: The file cannot be read or does not fit the schema. The message ends with
             ``remedy``, which says what to do.
     """
     content = read_limited(path, LARGEST, remedy)
@@ -378,7 +378,7 @@ def read_json(path: Path, kind: type[Kind], remedy: str) -> Kind:
 
 
 def read_limited(path: Path, most: int, remedy: str) -> bytes:
-    """All bytes of a file that has at most so many."""
+    """Read a file of at most ``most`` bytes; messages end with ``remedy``."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its writer
             raise TrellisError(f"{str(path)!r}: expected a file, got a device; {remedy}")
@@ -396,7 +396,7 @@ def read_limited(path: Path, most: int, remedy: str) -> bytes:
 
 
 def parse_json(content: bytes | str, kind: type[Kind], name: str, remedy: str) -> Kind:
-    """The same, of JSON in memory; ``name`` is what a message calls it."""
+    """Check JSON in memory against the schema ``kind``; ``name`` is its name in messages."""
     try:
         return fitted(parsed(content), kind)
     except TrellisError as error:
@@ -404,7 +404,7 @@ def parse_json(content: bytes | str, kind: type[Kind], name: str, remedy: str) -
 
 
 def parsed(content: bytes | str) -> Any:
-    """The value of a JSON text, whose numbers are finite, keys unique and texts Unicode.
+    """Parse JSON; numbers must be finite, keys unique and strings Unicode.
 
     >>> parsed('{"a": [1, NaN]}')
     Traceback (most recent call last):
@@ -436,7 +436,7 @@ def parsed(content: bytes | str) -> Any:
 
 
 def fitted(value: Any, kind: type[Kind], at: str = "$") -> Kind:
-    """A value of JSON in the form that ``kind`` says; ``at`` is where it stands in its file.
+    """Check a JSON value against the schema ``kind``; ``at`` is its path in the file.
 
     >>> fitted([{"sparsity": 0.5, "kept": -1}], list[CurvePoint])
     Traceback (most recent call last):
@@ -481,7 +481,7 @@ _PLAIN = {int, float, bool, type(None)}
 
 
 def _check(value: Any) -> None:
-    """Look at every value: without recursion, which a file could exhaust."""
+    """Check every value, without recursion, whose depth a file could exhaust."""
     waiting: list[tuple[Any, tuple[Any, ...], int]] = [(value, (), 0)]
     while waiting:
         one, path, depth = waiting.pop()
@@ -501,7 +501,7 @@ def _check(value: Any) -> None:
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether a text can be written: ``"\\ud800"`` in JSON is half a character."""
+    """Return whether a text can be encoded: ``"\\ud800"`` in JSON is half a character."""
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
@@ -518,7 +518,7 @@ _KEYS = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 
 
 def _told(value: Any, error: str, at: str) -> str:
-    """A message of msgspec's in our words, with the value that it speaks of."""
+    """Turn a message of msgspec into ``expected X, got Y`` with the value found."""
     found = _ERROR.fullmatch(error)
     assert found is not None
     what, path = found[1].replace("`", ""), found[2] or "$"

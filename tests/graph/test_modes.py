@@ -63,5 +63,5 @@ def test_parameters_made_in_inference_mode_are_told(tmp_path: Path) -> None:
         lambda: trellis.prune(model, X, sparsity=0.5),
         lambda: trellis.load(tmp_path / "m", into=model),
     ):
-        with pytest.raises(TrellisError, match=r"'0\.weight', which torch\.inference_mode"):
+        with pytest.raises(TrellisError, match=r"'0\.weight', which .* torch\.inference_mode"):
             change()

@@ -136,7 +136,7 @@ def test_files_of_two_saves_are_no_model(tmp_path: Path, folder: Path) -> None:
     """As a crash between two moves would leave them, or a stray copy."""
     trellis.save(gcn(7, **OPTIONS["limit"]), tmp_path / "other")
     (tmp_path / "other" / "model.safetensors").replace(folder / "model.safetensors")
-    with pytest.raises(TrellisError, match="damaged or of another model"):
+    with pytest.raises(TrellisError, match="damaged or belongs to another model"):
         trellis.load(folder)
 
 

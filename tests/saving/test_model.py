@@ -193,5 +193,5 @@ def test_places_that_take_no_folder(tmp_path: Path) -> None:
 
 def test_names_that_mean_something_else_are_refused(tmp_path: Path) -> None:
     model = nn.ParameterDict({"masks:weight": nn.Parameter(torch.ones(2))})
-    with pytest.raises(TrellisError, match="begins with 'masks:'"):
+    with pytest.raises(TrellisError, match="does not begin with 'masks:'"):
         trellis.save(model, tmp_path)

@@ -1,4 +1,4 @@
-"""What a traced model holds at this moment: its weights, and which of them are kept."""
+"""Read the current weights and masks of a traced model."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from .trellis import Trellis, names_in
 
 @dataclass(frozen=True, eq=False)
 class Current:
-    """Effective ``weights`` of every parameter that holds connections, and the ``masks`` of those
-    that carry one. Both by plain name, and contiguous, however the model lies in memory."""
+    """Hold the effective ``weights`` of all parameters with connections, and their ``masks``.
+
+    Both are keyed by plain name. All tensors are contiguous, whatever the model's memory layout.
+    """
 
     weights: dict[str, Tensor]
     masks: dict[str, Tensor]
 
     def kept(self) -> dict[str, Tensor]:
-        """Where the mask says 1 or, without a mask, the weight is not 0."""
+        """Return True where the mask is 1 or, without a mask, where the weight is not 0."""
         return {
             name: _nonzero(weight) if (mask := self.masks.get(name)) is None else mask
             for name, weight in self.weights.items()
@@ -33,14 +35,14 @@ class Current:
 
 
 def _nonzero(weight: Tensor) -> Tensor:
-    """Where a tensor is not 0; on the CPU numpy compares several times faster than torch."""
+    """Return where a tensor is not 0; on the CPU numpy is several times faster than torch."""
     if weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.float64):
         return torch.from_numpy(np.asarray(weight.numpy() != 0))
     return weight != 0
 
 
 def current(net: Trellis) -> Current:
-    """Read the model that was traced."""
+    """Read the weights and masks of the traced model."""
     return undisturbed(net.model, lambda: _current(net))
 
 
@@ -54,32 +56,32 @@ def _current(net: Trellis) -> Current:
             value = slot.value()
             if tuple(value.shape) != net.connections[name]:
                 raise TrellisError(
-                    f"{name!r} had shape {net.connections[name]} when it was traced and has "
-                    f"{tuple(value.shape)} now: trace the model again"
+                    f"{name!r}: expected the shape {net.connections[name]} of the trace, got "
+                    f"{tuple(value.shape)}; trace the model again"
                 )
             weights[name] = value.contiguous()
             if slot.mask is not None:
                 masks[name] = slot.mask.bool().contiguous()
-                if slot.overruled:  # what the model computes with is kept, whatever a mask says
+                if slot.overruled:  # a later parametrization may undo the mask
                     masks[name] = masks[name] | (weights[name] != 0)
             break
     gone = [name for name in net.connections if name not in weights]
     if gone:
-        raise TrellisError(f"{gone[0]!r} is no longer in the model: trace it again")
+        raise TrellisError(f"{gone[0]!r} is no longer in the model; trace the model again")
     devices = {w.device for w in weights.values()}
     if len(devices) > 1:
         raise TrellisError(
-            f"the model lies on several devices ({', '.join(sorted(map(str, devices)))}); "
-            "move it to one"
+            f"expected a model on one device, got {', '.join(sorted(map(str, devices)))}; "
+            "move it to one device"
         )
     return Current({n: weights[n] for n in net.connections}, masks)
 
 
 def matching(net: Trellis, patterns: str | tuple[str, ...] | list[str]) -> list[str]:
-    """Parameters one of whose names fits one of the patterns (shell style: ``head.*``); a tied
-    one has several.
+    """Return the parameters with a name that matches a pattern (shell style, ``head.*``).
 
-    Every pattern must fit something: one that does not is a typing error.
+    A tied parameter has several names. A pattern that matches no parameter is an error, since it
+    is probably misspelt.
     """
     patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
     if not patterns:
@@ -101,7 +103,7 @@ def matching(net: Trellis, patterns: str | tuple[str, ...] | list[str]) -> list[
 
 
 def without(net: Trellis, names: list[str], weights: dict[str, Tensor]) -> Trellis:
-    """The same trellis in which these parameters are wires: constants, not connections."""
+    """Return the same trellis with these parameters as constants instead of connections."""
     if not names:
         return net
     gone = set(names)
@@ -111,7 +113,7 @@ def without(net: Trellis, names: list[str], weights: dict[str, Tensor]) -> Trell
             used = set(names_in(step.weight))
             if used & gone and not used <= gone:
                 raise TrellisError(
-                    f"{', '.join(sorted(used))} are used as one matrix: ignore all of them or none"
+                    f"{', '.join(sorted(used))} are used as one matrix; ignore all of them or none"
                 )
             if used <= gone:
                 step = Fixed(step.out, step.x, _constant(step.weight, weights))

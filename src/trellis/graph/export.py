@@ -1,4 +1,4 @@
-"""From a model to a graph of operations, through ``torch.export``."""
+"""Export a model as a graph of operations, by `torch.export`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .registry import RULES, key
 # Where in a model something failed, while its Python ran.
 
 
-# What is ours, torch's, or what torch computes shapes with; all else is somebody's model.
+# Trellis, torch, and the packages that torch computes shapes with; all other code is a model.
 _MACHINERY = {"torch", "sympy", "mpmath", *sys.stdlib_module_names}
 _TRACER = __name__.rpartition(".")[0]
 
@@ -63,10 +63,9 @@ def first_line(error: BaseException) -> str:
 
 
 def place(error: BaseException, model: nn.Module) -> str:
-    """The innermost module of ``model`` that was at work, and the last line outside torch.
+    """Return the innermost module of ``model`` that was running, and the last line outside torch.
 
-    Either is left out where it cannot be known: no line of a `Sequential` of torch's own layers is
-    anybody else's.
+    Either is left out if it is unknown: a `Sequential` of torch's layers has no line of its own.
 
     >>> import torch
     >>> model = nn.Sequential(nn.Linear(2, 2), nn.Linear(3, 3))
@@ -90,7 +89,7 @@ def place(error: BaseException, model: nn.Module) -> str:
 
 
 def _of_a_model(name: str) -> bool:
-    """Whether a line of the Python module of this name may be a model's."""
+    """Return whether code of the Python module of this name may belong to a model."""
     return name.partition(".")[0] not in _MACHINERY and not f"{name}.".startswith(f"{_TRACER}.")
 
 
@@ -98,8 +97,11 @@ R = TypeVar("R")
 
 
 def on_plain(model: nn.Module, work: Callable[[nn.Module], R]) -> R:
-    """What ``work`` makes of the plain model: of a copy of its structure, so that other threads may
-    run the model meanwhile. If that proves no good stand-in, of the model itself."""
+    """Call ``work`` with the model in eval mode, without masks, parametrizations and caches.
+
+    ``work`` gets a copy of the model's structure, so that other threads can run the model at the
+    same time. If the copy cannot replace the model, ``work`` gets the model itself.
+    """
     try:
         with plain(model) as seen, without_cache(seen):
             return work(seen)
@@ -138,18 +140,17 @@ def without_cache(model: nn.Module) -> Iterator[None]:
 def export(
     model: nn.Module, inputs: Inputs, dynamic_shapes: Any = None, *, of: nn.Module
 ) -> ExportedProgram:
-    """Export a model that is already plain and in eval mode, as `on_plain` hands it out; ``of`` is
-    the model that it stands in for.
+    """Export a plain model in eval mode, as `on_plain` gives it; ``of`` is the original model.
 
-    Attention's fused fast path is switched off: it hides which weights are used where.
-    ``dynamic_shapes`` is `torch.export`'s: which sizes of the inputs stay open.
+    The fused fast path of attention is disabled, because it hides which weights are used where.
+    ``dynamic_shapes`` is passed to `torch.export`: which sizes of the inputs stay open.
 
     Raises:
         Entangled: ``model`` is a copy, and its forward() reaches around it to ``of``.
     """
     stray, note = unnamed(model, inputs)
     try:
-        # What torch.inference_mode made can be traced there alone.
+        # Tensors made in torch.inference_mode can be traced in that mode only.
         inference = any(tensor.is_inference() for tensor in model.parameters())
         mode = torch.inference_mode() if inference else torch.enable_grad()
         with alone(of), _quiet(), mode:
@@ -177,8 +178,11 @@ def export(
 
 
 def _only_copy_fails(copied: nn.Module, inputs: Inputs, model: nn.Module) -> bool:
-    """Whether a copy cannot be run at all, and the model may be. It is run as it is, which does
-    others no harm, unless that would change what it counts in training."""
+    """Return whether the copy fails to run and the model itself may run.
+
+    The model is run only if all of it is in eval mode: in training mode a run would change its
+    statistics.
+    """
     in_training = any(module.training for module in model.modules())
     return not _runs(copied, inputs) and (in_training or _runs(model, inputs))
 
@@ -194,7 +198,7 @@ def _runs(model: nn.Module, inputs: Inputs) -> bool:
 
 
 def _strays(program: ExportedProgram, model: nn.Module) -> bool:
-    """Whether constants of the graph are tensors of the model: it reached them around its copy."""
+    """Return whether constants of the graph are tensors of the model, which the copy reached."""
     constants = [
         program.constants.get(spec.target)
         for spec in program.graph_signature.input_specs
@@ -215,11 +219,10 @@ def _storage(tensor: Tensor) -> int:
 
 @contextmanager
 def alone(model: nn.Module) -> Iterator[None]:
-    """Let this thread trace, and no other; and let no other see that it does.
+    """Let only this thread trace, without effect on the models that other threads run.
 
-    While torch traces, it patches `nn.Module` and Python's own functions, sets global flags and
-    switches off fast kernels, all of which other threads would meet as they run their models. Here
-    the patches are in force in this thread alone.
+    While torch traces, it patches `nn.Module` and built-in functions, sets global flags and
+    disables fast kernels. Here these patches take effect in this thread only.
     """
     mine = threading.get_ident()
 
@@ -252,7 +255,7 @@ def alone(model: nn.Module) -> Iterator[None]:
         warnings.simplefilter("ignore")
 
         def patch(module: Any, name: str, new: Any) -> None:
-            if hasattr(module, name):  # which are torch's own affairs, and may change
+            if hasattr(module, name):  # private names of torch, which may change
                 stack.callback(setattr, module, name, getattr(module, name))
                 setattr(module, name, new)
 
@@ -265,34 +268,36 @@ def alone(model: nn.Module) -> Iterator[None]:
         usual = torch.backends.mha.get_fastpath_enabled
         patch(torch.backends.mha, "get_fastpath_enabled", here(lambda: False, usual))
         if all(p.device.type == "cpu" for p in model.parameters()):
-            # Made for operations that choose a kernel as they are traced: on the CPU none do.
+            # Needed for operations that choose a kernel while traced, which none does on the CPU.
             patch(_trace, "_ignore_backend_decomps", nullcontext)
         yield
 
 
 def _reason(error: Exception) -> str:
-    """The first line of what torch says, and what to do where that is known."""
+    """Return the first sentence of torch's message, and what to do if that is known."""
     reason = first_line(error)
     if "data-dependent" in reason:
         reason = reason.partition(" (unhinted")[0]
-        reason += ". What the model does next depends on the values of a tensor: a trellis is of "
-        reason += "one way through the model, so decide by shapes or use torch.where"
+        reason += ". The model branches on the values of a tensor, and a trellis describes one "
+        reason += "branch only; branch on shapes, or use torch.where"
     if any(
         isinstance(value, PackedSequence)
         for frame, _ in traceback.walk_tb(error.__traceback__)
         for value in frame.f_locals.values()
     ):
         reason += (
-            ". The model packs sequences: a trellis is of sequences of one length, so run the "
+            ". The model packs sequences, and a trellis describes sequences of one length; run the "
         )
-        reason += "recurrent layer on the padded tensor where the model is traced"
+        reason += "recurrent layer on the padded tensor while the model is traced"
     return reason + (
-        " Does it return a cache? Pass use_cache=False." if "Cache" in str(error) else ""
+        ". If the model returns a cache, set model.config.use_cache = False"
+        if "Cache" in str(error)
+        else ""
     )
 
 
 class _Said(io.StringIO):
-    """What one thread writes; that of others goes on to ``others``."""
+    """Collect what one thread writes; pass on what other threads write to ``others``."""
 
     def __init__(self, others: TextIO) -> None:
         super().__init__()
@@ -305,8 +310,10 @@ class _Said(io.StringIO):
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """While it exports, torch logs the traceback of an input that does not fit, and prints the
-    graph that it has so far where it cannot go on; we raise the same in one line."""
+    """Suppress what torch prints about a failing export; our error says it in one sentence.
+
+    Torch logs the traceback of an input that does not fit, and prints the partial graph.
+    """
     names = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
     loggers = [log for log in map(logging.getLogger, names) if not log.disabled]
     for logger in loggers:
@@ -322,11 +329,11 @@ def _quiet() -> Iterator[None]:
         for logger in loggers:
             logger.disabled = False
         rest = said.getvalue().replace(f"{graph}\n", "") if graph else said.getvalue()
-        sys.stderr.write(rest)  # what the model itself has to say
+        sys.stderr.write(rest)  # what the model itself printed
 
 
 def mutates(program: ExportedProgram) -> bool:
-    """Whether the graph changes tensors in place, which must be rewritten first."""
+    """Return whether the graph changes tensors in place, so that it must be decomposed first."""
     return any(
         isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
         for node in program.graph.nodes
@@ -334,7 +341,7 @@ def mutates(program: ExportedProgram) -> bool:
 
 
 def decompose(program: ExportedProgram, of: nn.Module) -> ExportedProgram:
-    """Rewrite in-place and composite operations, except those that have a rule of their own."""
+    """Decompose in-place and composite operations, except those that have a rule."""
     table = torch.export.default_decompositions()
     for op in list(table.keys()):
         if key(op) in RULES:
@@ -345,8 +352,8 @@ def decompose(program: ExportedProgram, of: nn.Module) -> ExportedProgram:
             return rewritten
     except Exception as error:
         raise TrellisError(
-            "torch.export cannot rewrite what the model changes in place: "
-            f"{type(error).__name__}: {first_line(error)}. Does it change its own weights as it "
-            "runs (an embedding with max_norm)? Write that as a new tensor, or do it outside "
-            "forward"
+            "torch.export cannot rewrite the in-place operations of the model: "
+            f"{type(error).__name__}: {first_line(error)}. If forward() changes the model's own "
+            "weights (an embedding with max_norm), make a new tensor instead, or change them "
+            "outside forward()"
         ) from error

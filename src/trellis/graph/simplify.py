@@ -1,8 +1,8 @@
-"""The same trellis in fewer steps, for whoever asks about connections only.
+"""Shorten a trellis to fewer steps with the same connections.
 
-Models turn signals about before and after every operation, and a trellis repeats it: of ten steps
-between two convolutions of a residual network eight only rename units. Here a signal that is
-another one, differently arranged, is read from that one directly.
+Models rearrange signals before and after every operation, and a trellis repeats this: of ten steps
+between two convolutions of a residual network, eight only rename units. Here a signal that is a
+rearrangement of another signal is read from that signal directly.
 """
 
 from __future__ import annotations

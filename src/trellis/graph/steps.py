@@ -1,7 +1,7 @@
-"""The trellis in a dozen kinds of step.
+"""The kinds of step that a trellis consists of.
 
-Every operation of a model is written as a few of these. Each says how units of its inputs lead
-to units of its output; none says which algebra runs over them (see :mod:`trellis.paths`).
+Every operation of a model is written as a few of these steps. A step says how units of its inputs
+lead to units of its output. It does not say which algebra is computed (see `trellis.paths`).
 """
 
 from __future__ import annotations
@@ -16,19 +16,17 @@ from torch import Tensor
 
 from .windows import Window
 
-# What an intermediate value of a traced model is: a signal, a weight, or a constant.
-#
-# A constant is a plain tensor. The other two are below.
+# An intermediate value of a traced model is a signal, a weight, or a constant (a plain tensor).
 
 
 @dataclass(frozen=True, eq=False)
 class Signal:
-    """A tensor of units: activations that the input may reach.
+    """Stand for a tensor of units: activations that the input may reach.
 
-    ``blocked`` marks units that are −∞ whatever the input is (attention masks); a softmax
-    turns them into zeros. ``example`` is the concrete value of an integer signal, used where
-    it acts as structure (an index, a mask) rather than as data. ``bent``: a function that may be a
-    curve was applied since the step ``id``, so sums known of that step no longer hold.
+    ``blocked`` marks units that are −∞ for every input (attention masks); a softmax turns them
+    into zeros. ``example`` is the concrete value of an integer signal, used where it acts as
+    structure (an index, a mask) and not as data. ``bent``: a function that may be a curve was
+    applied since the step ``id``, so sums known of that step no longer hold.
     """
 
     id: int
@@ -49,12 +47,12 @@ def bent(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Weight:
-    """Entries of one or more parameters, arranged in some shape.
+    """Stand for entries of one or more parameters, arranged in a shape.
 
-    While only views were taken, ``carrier`` is a meta tensor whose size, stride and offset say
-    which entry of parameter ``name`` stands where. After anything else (concatenation,
-    indexing) it is an int64 tensor of global positions: ``offset of the parameter + flat
-    index``, and −1 where there is no connection.
+    As long as only views are taken, ``carrier`` is a meta tensor: its size, stride and offset say
+    which entry of parameter ``name`` is where. After other operations (concatenation, indexing) it
+    is an int64 tensor of global positions, ``offset of the parameter + flat index``; −1 marks a
+    place without a connection.
     """
 
     name: str | None
@@ -70,7 +68,7 @@ class Weight:
         return self.carrier.is_meta
 
     def positions(self) -> Tensor:
-        """Global positions, in this shape. int64."""
+        """Return the global positions in this shape, int64."""
         if not self.is_view:
             return self.carrier
         assert self.name is not None
@@ -92,7 +90,7 @@ class Weight:
         return Weight(None, move(self.positions()), self.offsets)
 
     def absent_where(self, zero: Tensor) -> Weight:
-        """The same entries, with no connection where ``zero`` (broadcast) is true."""
+        """Return the same entries, without a connection where ``zero`` (broadcast) is true."""
         if not bool(zero.any()):
             shape = torch.broadcast_shapes(self.shape, zero.shape)
             return self.moved(lambda t: t.expand(shape))
@@ -104,7 +102,7 @@ Value = Signal | Weight | Tensor
 
 
 def leaves(values: Any) -> Iterator[Any]:
-    """Everything inside nested lists, tuples and dicts."""
+    """Yield everything inside nested lists, tuples and dicts."""
     if isinstance(values, list | tuple):
         for value in values:
             yield from leaves(value)
@@ -115,7 +113,7 @@ def leaves(values: Any) -> Iterator[Any]:
 
 
 def replaced(values: Any, change: Callable[[Any], Any]) -> Any:
-    """The same nesting with every leaf changed."""
+    """Apply a function to every leaf and keep the nesting."""
     if isinstance(values, list | tuple):
         return [replaced(v, change) for v in values]
     if isinstance(values, dict):
@@ -144,10 +142,13 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Source(Step):
-    """Where signals begin. ``depends``: an input of the model; else a constant that is not
-    zero where ``nonzero`` (bool, broadcastable) says so, and differs along the dimensions
-    ``varies``. ``lifts``: the constant one that a parameter used as a signal is multiplied with, so
-    that paths may begin there."""
+    """Begin a signal.
+
+    With ``depends`` it is an input of the model. Otherwise it is a constant that is not zero where
+    ``nonzero`` (bool, broadcastable) is true, and that differs along the dimensions ``varies``.
+    ``lifts`` marks the constant 1 that multiplies a parameter used as a signal, so that paths may
+    begin there.
+    """
 
     depends: bool
     nonzero: Tensor
@@ -162,16 +163,21 @@ class Reshape(Step):
 
 @dataclass(frozen=True, eq=False)
 class Scale(Reshape):
-    """A product with constants or parameters that are never zero and hold no connections: a wire.
-    They differ along the dimensions ``varies``."""
+    """Multiply with constants or parameters that are never zero and hold no connections.
+
+    They differ along the dimensions ``varies``.
+    """
 
     varies: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Either(Step):
-    """One signal, written twice. ``rest`` is exact in what depends on what; it is None for nothing
-    at all. ``x`` is the plain path product, for scores. A trellis has one or the other."""
+    """Give two forms of one signal; a trellis uses one of them.
+
+    ``rest`` is exact in what depends on what; None stands for a zero signal. ``x`` is the plain
+    path product, for scores.
+    """
 
     x: Signal
     rest: Signal | None
@@ -185,19 +191,19 @@ class Permute(Step):
 
 @dataclass(frozen=True, eq=False)
 class Expand(Step):
-    """Broadcast dimensions of size one (same number of dimensions)."""
+    """Broadcast dimensions of size one; the number of dimensions stays."""
 
     x: Signal
 
 
 @dataclass(frozen=True, eq=False)
 class Gather(Step):
-    """``out[..., p, t, ...] = x[..., index[p, t], ...]`` along ``dim``; nothing where −1.
+    """Compute ``out[..., p, t, ...] = x[..., index[p, t], ...]`` along ``dim``; nothing where −1.
 
-    ``index`` has one dimension, or two: places and taps (a convolution's windows).
-    ``inverse`` is (size of x along dim, fan): the flat places of ``index`` that read each
-    entry, padded with −1. ``window`` says the same without an index, where ``dim`` is the last
-    and windows slide regularly.
+    ``index`` has one dimension, or two: places and taps (the windows of a convolution).
+    ``inverse`` is (size of x along dim, fan): the flat places of ``index`` that read each entry,
+    padded with −1. ``window`` says the same without an index if ``dim`` is the last dimension and
+    windows slide regularly.
     """
 
     x: Signal
@@ -208,12 +214,12 @@ class Gather(Step):
 
     @cached_property
     def inside(self) -> Tensor:
-        """Where ``index`` is not −1."""
+        """True where ``index`` is not −1."""
         return self.index >= 0 if self.window is None else self.window.inside()
 
     @cached_property
     def reached(self) -> Tensor | None:
-        """(1, taps), or (1,): where ``index`` is not −1 in some place; None if it never is."""
+        """(1, taps) or (1,): where some place has an index; None if ``index`` is never −1."""
         if self.window is not None:
             return self.window.reached()
         return None if bool(self.inside.all()) else self.inside.any(0, keepdim=True)
@@ -227,14 +233,14 @@ class Cat(Step):
 
 @dataclass(frozen=True, eq=False)
 class Join(Step):
-    """Elementwise sum, or anything else in which either side alone carries a path."""
+    """Add elementwise, or combine otherwise so that each side alone carries a path."""
 
     xs: tuple[Signal, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Gate(Step):
-    """Elementwise product of two signals."""
+    """Multiply two signals elementwise."""
 
     x: Signal
     y: Signal
@@ -242,7 +248,7 @@ class Gate(Step):
 
 @dataclass(frozen=True, eq=False)
 class Reduce(Step):
-    """Sum, mean, maximum over ``dims``, which disappear."""
+    """Sum, average or take the maximum over ``dims``, which are removed."""
 
     x: Signal
     dims: tuple[int, ...]
@@ -250,8 +256,10 @@ class Reduce(Step):
 
 @dataclass(frozen=True, eq=False)
 class Mix(Step):
-    """Each unit also feels all others along ``dims`` (softmax, layer norm), by ``share``: one
-    over how many there are."""
+    """Let each unit also depend on all others along ``dims`` (softmax, layer norm).
+
+    ``share`` is the weight of each: one divided by their number.
+    """
 
     x: Signal
     dims: tuple[int, ...]
@@ -260,8 +268,10 @@ class Mix(Step):
 
 @dataclass(frozen=True, eq=False)
 class Bias(Step):
-    """Something constant is added where ``nonzero`` (bool, broadcastable) says so. It differs
-    along the dimensions ``varies``."""
+    """Add a constant where ``nonzero`` (bool, broadcastable) is true.
+
+    It differs along the dimensions ``varies``.
+    """
 
     x: Signal
     nonzero: Tensor
@@ -270,7 +280,7 @@ class Bias(Step):
 
 @dataclass(frozen=True, eq=False)
 class Block(Step):
-    """A product with a constant that is zero where ``keep`` is false."""
+    """Multiply with a constant that is zero where ``keep`` is false."""
 
     x: Signal
     keep: Tensor
@@ -278,10 +288,10 @@ class Block(Step):
 
 @dataclass(frozen=True, eq=False)
 class Contract(Step):
-    """Signal times weight: x (B, M, K), weight (B, N, K), out (B, M, N), summed over K.
+    """Multiply signal and weight: x (B, M, K), weight (B, N, K), out (B, M, N), summed over K.
 
-    The only step that holds connections. B: what both share; M: positions that share the
-    weight; K and N: tails and heads.
+    This is the only step that holds connections. B is the batch dimension of both, M counts the
+    positions that share the weight, K the tails and N the heads.
     """
 
     x: Signal
@@ -290,8 +300,10 @@ class Contract(Step):
 
 @dataclass(frozen=True, eq=False)
 class Fixed(Step):
-    """Signal times constant (a fixed adjacency), shaped as in `Contract`. Holds no connections:
-    wires of strength ``matrix``, (B, N, K), not negative."""
+    """Multiply signal and constant (a fixed adjacency), with shapes as in `Contract`.
+
+    It holds no connections. ``matrix`` (B, N, K) is not negative.
+    """
 
     x: Signal
     matrix: Tensor
@@ -299,7 +311,7 @@ class Fixed(Step):
 
 @dataclass(frozen=True, eq=False)
 class Product(Step):
-    """Signal times signal: x (B, M, K), y (B, N, K), out (B, M, N), summed over K."""
+    """Multiply two signals: x (B, M, K), y (B, N, K), out (B, M, N), summed over K."""
 
     x: Signal
     y: Signal

@@ -1,15 +1,15 @@
-"""Tokens, tried one after another.
+"""Token assignments: trace models that multiply signals once for each combination of tokens.
 
-A token selects one row of an embedding, so two rows are never there at once. Where signals are
-multiplied this matters: in ``Embedding -> a * silu(b)`` a weight of ``a`` lives only if one row
-reaches both sides. So a model with gates is traced over a batch of token assignments; a connection
-lives if it lives under one of them.
+A token selects one row of an embedding, so two rows are never present at once. This matters where
+signals are multiplied: in ``Embedding -> a * silu(b)`` a weight of ``a`` is live only if one row
+reaches both sides. So a model with gates is traced over a batch of token assignments. A connection
+is live if it is live under one of them.
 
-- Up to `ALL` assignments, all of them are tried: liveness is exact.
-- Beyond, every pair of tokens at every two positions is tried: a connection that needs three
-  particular tokens at once may be called dead.
-- Where that is too much work (`MOST_USES`), as with the vocabulary of a language model, all rows
-  count as present at once: liveness is an upper bound.
+- Up to `ALL` assignments, all of them are tried. Liveness is exact.
+- With more, every pair of tokens at every two positions is tried. A connection that needs three
+  particular tokens at once may be reported as dead.
+- If that is too much work (`MOST_USES`), as with the vocabulary of a language model, all rows
+  count as present at once. Liveness is then an upper bound.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ MOST_USES = 1 << 27  # uses of connections, over all assignments
 def assignments(
     inputs: Sequence[Tensor], vocabularies: Mapping[int, int], most: int
 ) -> tuple[Tensor, ...] | None:
-    """The inputs as a batch of at most ``most``, one sample per assignment; None if that is too
-    few. ``vocabularies``: for each place of an input that holds tokens, how many there are.
+    """Return the inputs as a batch with one sample for each assignment.
+
+    None if there are more than ``most`` assignments. ``vocabularies`` maps the place of each input
+    that holds tokens to the size of its vocabulary.
 
     >>> assignments([torch.zeros(1, 2, dtype=torch.int64)], {0: 2}, 4)[0].tolist()
     [[0, 0], [1, 0], [0, 1], [1, 1]]
@@ -63,8 +65,10 @@ def _all(sizes: Sequence[int]) -> Tensor:
 
 
 def _pairs(sizes: Sequence[int]) -> Tensor | None:
-    """An orthogonal array: (p², columns), p prime; every two columns hold every pair. Column j of
-    row (a, b) is a + j b modulo p: two columns determine a and b."""
+    """Return an orthogonal array (p², columns), p prime: every two columns hold every pair.
+
+    Column j of row (a, b) is a + j b modulo p, so two columns determine a and b.
+    """
     p = max(*sizes, len(sizes), 2) if len(sizes) > 1 else sizes[0]
     while any(p % d == 0 for d in range(2, math.isqrt(p) + 1)):
         p += 1

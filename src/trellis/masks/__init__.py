@@ -1,4 +1,4 @@
-"""How a model holds its masks: plain names, parametrization, files."""
+"""Masks on models: plain names, parametrization and files."""
 
 from __future__ import annotations
 

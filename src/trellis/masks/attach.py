@@ -1,4 +1,4 @@
-"""Putting a mask on a tensor, taking it off, and writing it into the weights for good."""
+"""Attach a mask to a tensor, detach it, or write it into the weights."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .slots import ORDER, Mask, Slot, parametrized, slots_of
 
 
 def attach(slots: Iterable[Slot], mask: Tensor) -> None:
-    """Mask one tensor, given by the slots of all its aliases, in place of any mask it had.
+    """Mask one tensor, given by the slots of all its names; replace any mask that it has.
 
-    The aliases share one `Mask` module, not just one buffer: ``model.to(device)`` replaces
-    buffers module by module and would part them.
+    The names share one `Mask` module, not only one buffer: ``model.to(device)`` replaces buffers
+    module by module and would separate them.
     """
     slots = list(slots)
-    with torch.inference_mode(False):  # what is trained on, whoever evaluates at the moment
+    with torch.inference_mode(False):  # so that the mask can be used in training
         shared = Mask(mask.to(slots[0].sources[0].device, copy=True))
         for slot in slots:
             module, leaf = slot.module, slot.leaf
-            if leaf not in module._parameters:  # something is registered on it
+            if leaf not in module._parameters:  # it has a parametrization or a mask
                 detach(slot)
             _own_class(module)
             if ORDER not in module.__dict__:
@@ -39,8 +39,10 @@ def attach(slots: Iterable[Slot], mask: Tensor) -> None:
 
 
 def refuse_shadowed(name: str, slot: Slot) -> None:
-    """Refuse a parameter behind which a wrapper has another of the same name, that of the module
-    it wraps: torch registers nothing where the name still leads somewhere."""
+    """Raise if a wrapper has a parameter with the same name as the module that it wraps.
+
+    torch cannot register a parametrization while the name still leads to another attribute.
+    """
     parameters, leaf = slot.module._parameters, slot.leaf
     if leaf not in parameters or type(slot.module).__getattr__ is nn.Module.__getattr__:
         return
@@ -53,14 +55,14 @@ def refuse_shadowed(name: str, slot: Slot) -> None:
         parameters.update(before)  # in the old order
     if shadowed:
         raise TrellisError(
-            f"no mask can be put on {name!r}: {type(slot.module).__name__} hands on attributes, "
-            f"and another {leaf!r} is behind this one. Rename it, or leave it out "
+            f"{name!r} cannot be masked: {type(slot.module).__name__} forwards attributes to "
+            f"another module, which also has a {leaf!r}; rename the parameter, or leave it out "
             f"(ignore={name!r})"
         )
 
 
 def detach(slot: Slot) -> None:
-    """Take all masks off a tensor, ours and torch's, and leave its values as they are stored."""
+    """Remove all masks from a tensor, ours and torch's; its stored values stay."""
     module, leaf = slot.module, slot.leaf
     current = slots_of(module)[leaf]
     if current.hook is not None:
@@ -78,11 +80,11 @@ def detach(slot: Slot) -> None:
 
 
 def bake(slots: Iterable[Slot], mask: Tensor, *, alone: bool) -> None:
-    """Leave one tensor, given by the slots of all its aliases, plain: +0.0 where not kept.
+    """Make one tensor, given by the slots of all its names, plain: +0.0 where not kept.
 
-    The parameter stays the same object, so that an optimizer goes on working, unless it is
-    stored as several tensors, or in another shape, or (not ``alone``) another tensor of the
-    model is computed from it too.
+    The parameter stays the same object, so that an optimizer goes on working. A new parameter is
+    made if it is stored as several tensors or in another shape, or if another tensor of the model
+    is computed from it too (``alone`` is false).
     """
     slots = list(slots)
     first = slots[0]
@@ -111,16 +113,16 @@ def bake(slots: Iterable[Slot], mask: Tensor, *, alone: bool) -> None:
 
 
 def _register(module: nn.Module, leaf: str, shared: Mask) -> None:
-    # Torch sets the memory of the parameter anew, which costs it its node in autograd's graph,
-    # and with it what others hung there: `DistributedDataParallel` would wait for it for ever.
-    # So another parameter over the same memory stands in meanwhile.
+    # torch sets the data of the parameter, which gives it a new node in autograd's graph. Hooks on
+    # the old node are lost: `DistributedDataParallel` would wait forever. So torch gets another
+    # parameter over the same memory, and the original is put back afterwards.
     parameter = module._parameters[leaf]
     assert parameter is not None
     module._parameters[leaf] = nn.Parameter(parameter.detach(), parameter.requires_grad)
-    if not parametrized(module):  # a wrapper may hand torch what is registered on another module
+    if not parametrized(module):  # a wrapper may forward the attribute of another module
         module.__dict__["parametrizations"] = None
-    # The mask's shape was checked against the tensor's; unless it is told "unsafe", torch checks
-    # once more, by computing the masked weight.
+    # The mask's shape was already checked. Without ``unsafe`` torch would check it again, by
+    # computing the masked weight.
     parametrize.register_parametrization(module, leaf, shared, unsafe=True)
     _chain(module, leaf)._parameters["original"] = parameter
 
@@ -134,15 +136,15 @@ def _chain(module: nn.Module, leaf: str) -> parametrize.ParametrizationList:
 
 
 def _own_class(module: nn.Module) -> None:
-    # A parametrized module's tensors are properties of a class that torch makes for it, and its
-    # deep copies share that class: without this, a change to a copy would reach the original.
+    # The tensors of a parametrized module are properties of a class that torch makes for it. Deep
+    # copies share that class, so a change to a copy would change the original without this.
     if parametrized(module):
         kind = type(module)
         module.__class__ = type(kind.__name__, kind.__bases__, dict(vars(kind)))
 
 
 def _remove_torch_pruning(slot: Slot) -> None:
-    # `torch.nn.utils.prune.remove` would write the mask into the weights; here they stay whole.
+    # `torch.nn.utils.prune.remove` would write the mask into the weights; here they are kept.
     module, leaf = slot.module, slot.leaf
     hooks = module._forward_pre_hooks
     order = tuple(slots_of(module))
@@ -156,7 +158,7 @@ def _remove_torch_pruning(slot: Slot) -> None:
 
 
 def _tidy(module: nn.Module) -> None:
-    """After a mask is gone: parameters in their old order, nothing of ours left behind."""
+    """After a mask is removed, restore the order of the parameters and remove our attributes."""
     _settle(module, module.__dict__.get(ORDER, ()))
     transforms = (t for slot in slots_of(module).values() for t in slot.transforms)
     if not any(isinstance(transform, Mask) for transform in transforms):
@@ -172,8 +174,8 @@ def _settle(module: nn.Module, order: tuple[str, ...]) -> None:
 
 
 def _copy_recurrent(module: nn.RNNBase, memo: dict[int, Any]) -> nn.RNNBase:
-    # Recurrent layers keep the list of weights of the last call, which after masking are not
-    # leaves and so cannot be copied. They make it anew at every call if it is out of date.
+    # Recurrent layers keep a list of the weights of the last call. Masked weights are not leaves,
+    # so they cannot be copied. The layer rebuilds the list at the next call if it is outdated.
     kind = type(module)
     copied = kind.__new__(kind)
     memo[id(module)] = copied

@@ -1,8 +1,8 @@
-"""The masks file: bit-packed safetensors with a header that says what they are.
+"""The masks file: bit-packed safetensors with a header.
 
-Each mask is a ``uint8`` tensor of ceil(n / 8) bytes, eight connections a byte, the first in the
-lowest bit, the last byte filled up with zeros. The file's metadata has one key, `HEADER`, and
-its value is JSON::
+Each mask is a ``uint8`` tensor of ceil(n / 8) bytes: eight connections a byte, the first in the
+lowest bit, the last byte padded with zeros. The metadata of the file has one key, `HEADER`. Its
+value is JSON::
 
     {"version": 1, "budget": 3, "shapes": {"fc.weight": [2, 4]}, "provenance": {...},
      "digest": SHA-256 of the masks and of the rest of the header}
@@ -38,7 +38,7 @@ _CHUNK = 1 << 24  # bytes hashed by one thread at a time
 
 
 def pack(mask: Tensor) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Eight connections a byte, the first in the lowest bit: ``uint8 (ceil(n / 8),)``.
+    """Pack eight connections in a byte, the first in the lowest bit: ``uint8 (ceil(n / 8),)``.
 
     >>> pack(torch.tensor([True, False, True, True, False, False, False, False, True]))
     array([13,  1], dtype=uint8)
@@ -47,7 +47,7 @@ def pack(mask: Tensor) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 def unpack(packed: np.ndarray[Any, np.dtype[np.uint8]], shape: tuple[int, ...]) -> Tensor:
-    """The inverse of `pack`.
+    """Invert `pack`.
 
     >>> unpack(np.array([13], dtype=np.uint8), (2, 2))
     tensor([[ True, False],
@@ -64,7 +64,7 @@ def write_masks(
     budget: int,
     provenance: Mapping[str, Any],
 ) -> None:
-    """Write a masks file beside its final place, then move it there in one step."""
+    """Write a masks file completely or not at all."""
     header = {
         "version": VERSION,
         "budget": budget,
@@ -82,7 +82,7 @@ def write_masks(
 
 
 def read_masks(path: str | PathLike[str]) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
-    """Read a masks file: the masks, the budget, the provenance. Anything amiss is an error."""
+    """Read the masks, the budget and the provenance; raise if the file is not valid."""
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             header = _header(path, file.metadata() or {})
@@ -91,7 +91,7 @@ def read_masks(path: str | PathLike[str]) -> tuple[dict[str, Tensor], int, dict[
                 raise _damaged(path, "its header and its tensors do not name the same parameters")
             packed = {name: _packed(path, file, name, shape) for name, shape in shapes.items()}
     except FileNotFoundError:
-        raise TrellisError(f"{str(path)!r}: there is no such masks file") from None
+        raise TrellisError(f"masks file {str(path)!r} does not exist") from None
     except OSError as error:
         raise TrellisError(f"{str(path)!r}: cannot be read: {error}") from error
     except safetensors.SafetensorError as error:
@@ -104,16 +104,16 @@ def read_masks(path: str | PathLike[str]) -> tuple[dict[str, Tensor], int, dict[
 
 
 def _digest(packed: Mapping[str, np.ndarray[Any, Any]], header: Mapping[str, Any]) -> str:
-    # The header as a file gives it back: JSON has no tuples.
+    # The header as it is read from a file: JSON has no tuples.
     about = json.loads(json.dumps(header))
     return digest({name: torch.from_numpy(mask) for name, mask in packed.items()}, about)
 
 
 def weights_hash(model: nn.Module) -> str:
-    """SHA-256 over the names, types, shapes and bytes of the model's effective weights.
+    """Return the SHA-256 of the names, types, shapes and bytes of the model's effective weights.
 
-    The same on every device and with any number of threads: chunks of fixed size are hashed
-    side by side, and then their hashes in order.
+    It is the same on every device and with any number of threads: chunks of fixed size are hashed
+    in parallel, and then their hashes in order.
 
     >>> a, b = nn.Linear(2, 2), nn.Linear(2, 2)
     >>> _ = b.load_state_dict(a.state_dict())
@@ -142,7 +142,7 @@ def _header(path: str | PathLike[str], metadata: Mapping[str, str]) -> MasksHead
     if HEADER not in metadata:
         raise TrellisError(
             f"{str(path)!r} is a safetensors file but not a masks file (it has no {HEADER!r} "
-            "header): give one written by Masks.save"
+            "header); give a file written by Masks.save"
         )
     try:
         given = parsed(metadata[HEADER])
@@ -153,14 +153,14 @@ def _header(path: str | PathLike[str], metadata: Mapping[str, str]) -> MasksHead
         raise _damaged(path, str(error)) from None
     raise TrellisError(
         f"{str(path)!r} is a masks file of version {version!r:.60}; this release of Trellis reads "
-        f"version {VERSION}: use the release that wrote it"
+        f"version {VERSION}; use the release that wrote it"
     )
 
 
 def _packed(
     path: str | PathLike[str], file: Any, name: str, shape: list[int]
 ) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    # Checked before anything of that size is made: a header may claim what it likes.
+    # Checked before memory is allocated: the sizes in a damaged header may be huge.
     stored = file.get_slice(name)
     count = math.prod(shape)
     if stored.get_dtype() != "U8" or stored.get_shape() != [-(-count // 8)]:
@@ -184,7 +184,7 @@ def _mask(
         raise _damaged(path, f"{name!r} has bits set after its last connection")
     try:
         return unpack(packed, tuple(shape))
-    except RuntimeError as error:  # no entries at all, and sizes beyond what torch can multiply
+    except RuntimeError as error:  # an empty mask with sizes that overflow in torch
         raise _damaged(path, f"{name!r} has the shape {shape} ({error})") from None
 
 

@@ -1,4 +1,4 @@
-"""Plain names and effective tensors: a model seen as if nothing had been registered on it."""
+"""Plain names and effective tensors: a model without its masks and parametrizations."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ R = TypeVar("R")
 
 
 def plain_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Every parameter by its plain name, as the model computes with it, detached.
+    """Return the effective value of every parameter by its plain name, detached.
 
-    Tied parameters appear once, under the first of their names. Parametrized tensors are
-    evaluated as in eval mode, torch's pruning is multiplied out, and all others share memory
-    with the model.
+    Tied parameters appear once, under their first name. Parametrized tensors are evaluated as in
+    eval mode, and masks of torch are applied. All other tensors share memory with the model.
 
     >>> from torch.nn.utils.parametrizations import weight_norm
     >>> model = nn.Sequential(weight_norm(nn.Linear(2, 3)), nn.Linear(3, 1, bias=False))
@@ -41,7 +40,7 @@ def plain_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def aliases(model: nn.Module) -> dict[str, list[str]]:
-    """For each name in `plain_tensors`, all plain names of the same tensor, itself first.
+    """Return, for each name in `plain_tensors`, all plain names of that tensor, itself first.
 
     >>> model = nn.Sequential(nn.Embedding(5, 2), nn.Linear(2, 5, bias=False))
     >>> model[1].weight = model[0].weight
@@ -55,16 +54,16 @@ def aliases(model: nn.Module) -> dict[str, list[str]]:
 
 @contextmanager
 def plain(model: nn.Module) -> Iterator[nn.Module]:
-    """The model as if nothing had been registered on it, in eval mode.
+    """Give the model in eval mode, without masks and parametrizations.
 
-    This is a copy of its structure over the same tensors (see `structural_copy`), so that other
-    threads may run the model meanwhile. In it each parametrized or pruned tensor is an ordinary
-    parameter of its effective value (``requires_grad=False``) under its plain name; tied ones are
-    one object.
+    The result is a copy of its structure over the same tensors (see `structural_copy`), so that
+    other threads can run the model at the same time. In the copy, each parametrized or pruned
+    tensor is an ordinary parameter with its effective value (``requires_grad=False``) under its
+    plain name. Tied parameters are one object.
 
-    Of a model that cannot be copied so (see `entangle`), this is the model itself, rearranged in
-    place. Afterwards, whatever happened, every module has its class, hooks, parametrizations,
-    buffers and training flag back; meanwhile only one thread may run it.
+    If a model cannot be copied (see `entangle`), the model itself is changed in place. At the end,
+    even after an error, every module gets back its class, hooks, parametrizations, buffers and
+    training flag. Until then only one thread may run it.
 
     >>> from torch.nn.utils.parametrizations import weight_norm
     >>> model = weight_norm(nn.Linear(2, 3))
@@ -78,7 +77,7 @@ def plain(model: nn.Module) -> Iterator[nn.Module]:
         seen = structural_copy(model) if not is_entangled(model) else model
     except Entangled:
         seen = model
-    if seen is model or is_entangled(model):  # others may have found out meanwhile
+    if seen is model or is_entangled(model):  # another thread may have noted it meanwhile
         entangle(model)
         with TRACING, _rearranged(model):
             yield model
@@ -91,7 +90,7 @@ _ENTANGLED: weakref.WeakValueDictionary[int, nn.Module] = weakref.WeakValueDicti
 
 
 def entangle(model: nn.Module) -> None:
-    """Note that no copy can stand in for this model: from now on `plain` rearranges itself."""
+    """Note that a copy cannot replace this model: from now on `plain` changes the model itself."""
     _ENTANGLED[id(model)] = model
 
 
@@ -100,7 +99,7 @@ def is_entangled(model: nn.Module) -> bool:
 
 
 def undisturbed(model: nn.Module, read: Callable[[], R]) -> R:
-    """What ``read`` finds in a model, while no other thread has rearranged it."""
+    """Call ``read`` while no other thread has changed the model in place (see `plain`)."""
     if not is_entangled(model):
         try:
             found = read()
@@ -135,7 +134,7 @@ _StandIns = dict[str, Tensor]
 
 
 def _stand_ins(model: nn.Module) -> dict[int, tuple[nn.Module, _StandIns]]:
-    """What to swap, by the module's id: an ordinary tensor for each displaced one."""
+    """Return, by the module's id, an ordinary tensor for each displaced tensor."""
     swaps: dict[int, tuple[nn.Module, _StandIns]] = {}
 
     def add(slot: Slot, tensor: Tensor) -> None:
@@ -156,7 +155,7 @@ def _stand_ins(model: nn.Module) -> dict[int, tuple[nn.Module, _StandIns]]:
 def _swap(module: nn.Module, stand_ins: _StandIns) -> None:
     slots = slots_of(module)
     attributes = module.__dict__
-    # New dicts, so that the old ones can be put back untouched.
+    # New dicts, so that the old ones can be restored unchanged.
     parameters = {leaf: stand_ins.get(leaf, slot.sources[0]) for leaf, slot in slots.items()}
     empty = {name: None for name, value in module._parameters.items() if value is None}
     buffers = dict(module._buffers)
@@ -166,13 +165,13 @@ def _swap(module: nn.Module, stand_ins: _StandIns) -> None:
             buffers[leaf] = parameters.pop(leaf)
         if slot.hook is not None:
             del buffers[f"{leaf}_mask"]
-            del attributes[leaf]  # the product that torch's hook left behind
+            del attributes[leaf]  # the product that torch's hook computed
             for handle in [handle for handle, hook in hooks.items() if hook is slot.hook]:
                 del hooks[handle]
     modules = dict(module._modules)
     if parametrized(module):
         del modules["parametrizations"]
-        module.__class__ = type(module).__bases__[0]  # what torch made its class of
+        module.__class__ = type(module).__bases__[0]  # the class before parametrization
     attributes.update(
         _parameters=parameters | empty, _buffers=buffers, _modules=modules, _forward_pre_hooks=hooks
     )

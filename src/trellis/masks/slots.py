@@ -1,10 +1,9 @@
-"""Where a module keeps a tensor: as it is, behind parametrizations, or behind torch's own pruning.
+"""Slots: where a module stores a tensor that may have parametrizations or masks.
 
-A tensor's *plain name* is the one it has in the unpruned model (``fc.weight``), whatever has been
-registered on it since. `torch.nn.utils.parametrize` moves ``fc.weight`` to
-``fc.parametrizations.weight.original`` (or ``original0``, ``original1``, ...);
-`torch.nn.utils.prune` moves it to ``fc.weight_orig`` with ``fc.weight_mask`` beside it. A `Slot`
-says where it went and what it is worth.
+The *plain name* of a tensor is its name in the unpruned model (``fc.weight``).
+`torch.nn.utils.parametrize` moves ``fc.weight`` to ``fc.parametrizations.weight.original`` (or
+``original0``, ``original1``, ...). `torch.nn.utils.prune` moves it to ``fc.weight_orig`` and adds
+``fc.weight_mask``. A `Slot` says where the tensor is stored and computes its effective value.
 """
 
 from __future__ import annotations
@@ -21,17 +20,16 @@ from torch.nn.utils import parametrize, prune
 from ..errors import TrellisError
 from .structure import TRACING, Entangled, structural_copy
 
-# How a masked weight computes: the kept connections pass, the others are +0.0.
+# The parametrization of a masked weight.
 
 
 class Mask(nn.Module):
-    """Keeps the connections where ``mask`` is True; the others read +0.0.
+    """Keep the connections where ``mask`` is True; the others read +0.0.
 
-    A parametrization for ``torch.nn.utils.parametrize``. Selecting, where a product would do for
-    most weights, settles three things at once: no -0.0, no NaN or infinity that shines through a
-    pruned connection, and a gradient of exactly zero there. What the optimizer still does to a
-    pruned entry (weight decay, momentum left from before) changes the stored parameter only and
-    never what the layer computes.
+    This is a parametrization for ``torch.nn.utils.parametrize``. It selects and does not multiply:
+    a pruned connection is then never -0.0, NaN or infinite, and its gradient is exactly zero. What
+    the optimizer still does to a pruned entry (weight decay, momentum) changes the stored
+    parameter only, never what the layer computes.
 
     >>> mask = Mask(torch.tensor([True, False, False]))
     >>> mask(torch.tensor([-1.0, -2.0, torch.nan]))
@@ -48,25 +46,25 @@ class Mask(nn.Module):
         return torch.where(self.mask, weight, 0)
 
     def right_inverse(self, weight: Tensor) -> Tensor:
-        # The identity: registering keeps the very same Parameter, so an optimizer made before
-        # pruning goes on working, and `layer.weight = value` is allowed on a masked layer.
+        # The identity keeps the same Parameter object, so an optimizer made before pruning goes on
+        # working, and `layer.weight = value` is allowed on a masked layer.
         return weight
 
     def extra_repr(self) -> str:
         return f"shape={tuple(self.mask.shape)}"
 
 
-# Registering anything on a tensor takes it out of its module's dict of parameters, and with it
-# goes the order. Applying our masks writes the order down here, in the module itself.
+# A parametrization removes a tensor from its module's dict of parameters, which loses its place in
+# the order. Applying masks stores the order under this name in the module itself.
 ORDER = "_trellis_order"
 
 
 @dataclass(frozen=True, eq=False)
 class Slot:
-    """One tensor of one module, by its plain name inside that module.
+    """Describe one tensor of one module, by its plain name inside that module.
 
     ``sources`` are the stored tensors, ``transforms`` the parametrizations between them and the
-    tensor the module computes with, ``hook`` torch's own pruning, if any.
+    effective tensor, and ``hook`` is torch's own pruning, if any.
     """
 
     module: nn.Module
@@ -77,7 +75,7 @@ class Slot:
 
     @property
     def displaced(self) -> bool:
-        """Whether the tensor is no longer simply a parameter (or buffer) under its plain name."""
+        """Whether the tensor has a parametrization or torch's pruning."""
         return bool(self.transforms) or self.hook is not None
 
     @property
@@ -90,33 +88,32 @@ class Slot:
 
     @property
     def mask(self) -> Tensor | None:
-        """The mask on this tensor, ours (boolean) or torch's (of any type)."""
+        """The mask on this tensor: ours (boolean) or torch's (of any type); None without one."""
         if self.hook is not None:
             return self.module._buffers[f"{self.leaf}_mask"]
         return next((t.mask for t in self.transforms if isinstance(t, Mask)), None)
 
     @property
     def overruled(self) -> bool:
-        """Whether something was registered on the tensor after our mask: that may bring back what
-        the mask removes."""
+        """Whether a parametrization was registered after our mask, which may undo the mask."""
         masked = any(isinstance(transform, Mask) for transform in self.transforms)
         return masked and not isinstance(self.transforms[-1], Mask)
 
     def value(self) -> Tensor:
-        """What the module computes with: every parametrization and mask in force."""
+        """Return the effective tensor, with all parametrizations and masks."""
         value = self._through(self.transforms)
         if self.hook is not None:
-            # As torch itself multiplies: an audit must see what the model computes.
+            # Multiplied as torch does it: an audit must see what the model computes.
             assert self.mask is not None
             value = value * self.mask.to(value.dtype)
         return value.detach()
 
     def bare(self) -> Tensor:
-        """The same without masks, ours or torch's; other parametrizations stay in force."""
+        """Return the tensor without masks, ours or torch's, but with other parametrizations."""
         return self._through(t for t in self.transforms if not isinstance(t, Mask)).detach()
 
     def key(self, *, masked: bool) -> Hashable:
-        """Equal for two slots that hold one and the same tensor (masks aside if not ``masked``)."""
+        """Return a key that all slots of one tensor share; masks count only if ``masked``."""
         chain = tuple(
             "mask" if isinstance(t, Mask) else id(t)
             for t in self.transforms
@@ -134,7 +131,7 @@ class Slot:
 
 
 def slots_of(module: nn.Module) -> dict[str, Slot]:
-    """The module's own parameters, and any parametrized buffers, by plain name in plain order."""
+    """Return the module's own parameters and parametrized buffers, by plain name, in order."""
     pruned = {slot.leaf: slot for slot in _pruned(module)}
     displaced = {slot.leaf: slot for slot in _parametrized(module)} | pruned
     if not displaced and not module._parameters:
@@ -144,15 +141,15 @@ def slots_of(module: nn.Module) -> dict[str, Slot]:
         for name, parameter in module._parameters.items()
         if parameter is not None and name.removesuffix("_orig") not in pruned
     }
-    # Where the order was not written down, what was moved comes first: weights are what people
-    # register things on, and layers define them before their biases.
+    # If the order is not known, parametrized tensors come first: usually they are weights, which
+    # layers define before their biases.
     found = displaced | stored
     order = dict.fromkeys((*module.__dict__.get(ORDER, ()), *found))
     return {name: found[name] for name in order if name in found}
 
 
 def named_slots(model: nn.Module) -> Iterator[tuple[str, Slot]]:
-    """Every parameter under every plain name it has, in the order of ``named_parameters``.
+    """Yield every parameter under each of its plain names, in the order of ``named_parameters``.
 
     >>> from torch.nn.utils import prune
     >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1, bias=False))
@@ -167,14 +164,14 @@ def named_slots(model: nn.Module) -> Iterator[tuple[str, Slot]]:
             name = f"{prefix}.{leaf}" if prefix else leaf
             if any(is_lazy(source) for source in slot.sources):
                 raise TrellisError(
-                    f"parameter {name!r} has no shape yet: call the model once on an example "
-                    "input, so that its lazy layers are initialized"
+                    f"parameter {name!r} has no shape yet; call the model once on an example "
+                    "input to initialize its lazy layers"
                 )
             yield name, slot
 
 
 def named_plain_modules(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Every module under every name, less those that `torch.nn.utils.parametrize` put there."""
+    """Yield every module under every name, without those of `torch.nn.utils.parametrize`."""
     refuse_script(model, prefix)
     yield prefix, model
     hidden = "parametrizations" if parametrized(model) else None
@@ -194,20 +191,20 @@ def refuse_script(module: nn.Module, place: str = "") -> None:
 
 
 def refuse_inference(model: nn.Module) -> None:
-    """Raise if the model's tensors can be neither written to nor trained."""
+    """Raise if a tensor of the model was made in inference mode, so that it cannot be changed."""
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if tensor.is_inference():
             raise TrellisError(
-                f"expected tensors that can be trained, got {name!r}, which torch.inference_mode() "
-                "made; make the model outside of it (torch.no_grad() is fine)"
+                f"expected tensors that can be trained, got {name!r}, which was made in "
+                "torch.inference_mode(); make the model outside of it (torch.no_grad() is fine)"
             )
 
 
 def tied(named: Iterable[tuple[str, Slot]], *, masked: bool) -> list[list[tuple[str, Slot]]]:
-    """Group the names that stand for one tensor; groups and names keep their order.
+    """Group the names of one tensor; groups and names keep their order.
 
-    With ``masked``, aliases under different masks are different tensors, as they are to whoever
-    runs the model; without, a parameter is one however each of its aliases is masked.
+    With ``masked``, names with different masks are different tensors, as they are when the model
+    runs. Without it, a tied parameter is one tensor, whatever the masks of its names.
     """
     groups: dict[Hashable, list[list[tuple[str, Slot]]]] = {}
     ordered: list[list[tuple[str, Slot]]] = []
@@ -225,10 +222,10 @@ def tied(named: Iterable[tuple[str, Slot]], *, masked: bool) -> list[list[tuple[
 
 @contextmanager
 def evaluating(*modules: nn.Module) -> Iterator[None]:
-    """These modules and all below in eval mode, each with its own flag back afterwards.
+    """Put modules and their submodules in eval mode, and restore each flag afterwards.
 
-    By flags, not by ``eval()``: users override ``train``, and some parametrizations (spectral
-    norm) change their buffers when they are evaluated in training mode.
+    The flags are set directly, not by ``eval()``, since users override ``train``. Eval mode is
+    needed because some parametrizations (spectral norm) change their buffers in training mode.
     """
     flags = [(module, module.training) for root in modules for module in root.modules()]
     try:
@@ -241,8 +238,10 @@ def evaluating(*modules: nn.Module) -> Iterator[None]:
 
 
 def _evaluated(transform: nn.Module, values: tuple[Tensor, ...]) -> Tensor:
-    """What a parametrization makes of tensors in eval mode. Where that is not its mode, a copy is
-    asked: another thread may be training."""
+    """Evaluate a parametrization in eval mode.
+
+    If it is in training mode, a copy is evaluated: another thread may be training.
+    """
     if isinstance(transform, Mask) or not any(m.training for m in transform.modules()):
         result: Tensor = transform(*values)
         return result
@@ -260,10 +259,10 @@ def _same(a: Tensor | None, b: Tensor | None) -> bool:
 
 
 def parametrized(module: nn.Module, leaf: str | None = None) -> bool:
-    """Whether something is registered on a tensor of the module itself.
+    """Return whether a tensor of the module itself has a parametrization.
 
-    `torch.nn.utils.parametrize.is_parametrized` asks for an attribute, and a wrapper that hands
-    attributes on then answers for what it wraps.
+    `torch.nn.utils.parametrize.is_parametrized` reads an attribute, so a wrapper that forwards
+    attributes answers for the module that it wraps.
     """
     chains = module._modules.get("parametrizations")
     if not isinstance(chains, nn.ModuleDict):
@@ -293,7 +292,7 @@ def _pruned(module: nn.Module) -> Iterator[Slot]:
 
 def _identity(tensor: Tensor) -> Hashable:
     # Tied weights are nearly always one Parameter object; two objects over the same memory are
-    # tied as well. Tensors that own no memory (meta, empty) are told apart by object.
+    # tied as well. Tensors without memory (meta, empty) are identified by the object.
     if tensor.device.type == "meta" or tensor.numel() == 0 or is_lazy(tensor):
         return id(tensor)
     return (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())

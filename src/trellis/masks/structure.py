@@ -1,9 +1,9 @@
-"""A copy of a model's structure that shares its tensors: to be rearranged, run and traced while
-other threads run the model itself.
+"""Copy the structure of a model but not its tensors.
 
-Modules, and the containers that they keep, are new; parameters, buffers and all else are the
-model's own. So a copy costs no memory to speak of, however large the model, and whatever cannot be
-copied (locks, open files, tensors with a history) need not be.
+The copy can be changed, run and traced while other threads run the model itself. Modules and their
+containers are new. Parameters, buffers and everything else are shared, so a copy needs little
+memory, and objects that cannot be copied (locks, open files, tensors with a history) are no
+problem.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-# Held while torch traces, which it can do once at a time in a process, and while a model that no
-# copy can stand in for is rearranged itself.
+# Held while torch traces, since a process can trace one model at a time, and while a model that
+# cannot be copied is changed in place.
 TRACING = threading.RLock()
 MOST = 100_000  # objects that are searched for the model's modules
 _ATOMS = (
@@ -37,14 +37,14 @@ _ATOMS = (
 
 
 class Entangled(Exception):
-    """Something that a copy would share refers to the model's own modules."""
+    """Signal that an object which the copy would share refers to the model's own modules."""
 
 
 def structural_copy(model: nn.Module) -> nn.Module:
-    """A model of new modules over the same tensors, nested, tied and hooked as ``model`` is.
+    """Return new modules over the same tensors, with the nesting, ties and hooks of ``model``.
 
-    Lists, dictionaries, bound methods, partial functions and weak references are followed: where
-    they refer to a module of the model, the copy's refer to the module's copy.
+    Lists, dictionaries, bound methods, partial functions and weak references are followed. If they
+    refer to a module of the model, those of the copy refer to the copy of the module.
 
     Raises:
         Entangled: Something else refers to a module of the model, such as a closure. A copy would
@@ -81,7 +81,7 @@ class _Copying:
         self.root: nn.Module = self.made[id(model)]
 
     def copied(self, value: Any) -> Any:
-        """What the copy keeps instead of ``value``: often the same."""
+        """Return what the copy holds in place of ``value``, often the same object."""
         if value is None or isinstance(value, _ATOMS):
             return value
         if id(value) in self.made:

@@ -34,7 +34,7 @@ Shape = tuple[int, ...]
 
 
 def regroup(message: Tensor, old: Sequence[int], new: Sequence[int]) -> Tensor:
-    """Reshape a message of a signal from shape ``old`` to ``new``, uniform dimensions kept so.
+    """Reshape a message of a signal from shape ``old`` to ``new``; uniform dimensions stay size 1.
 
     >>> regroup(torch.zeros(1, 3, 1), (1, 3, 4), (3, 2, 2)).shape
     torch.Size([3, 1, 1])
@@ -47,7 +47,7 @@ def regroup(message: Tensor, old: Sequence[int], new: Sequence[int]) -> Tensor:
 
 @lru_cache(maxsize=1 << 14)
 def _plan(have: Shape, old: Shape, new: Shape) -> tuple[Shape, Shape]:
-    """What a message of shape ``have`` is expanded to, and then reshaped to."""
+    """Return the shapes that a message of shape ``have`` is expanded to and then reshaped to."""
     want, result = list(have), []
     for olds, news in groups(old, new):
         uniform = all(have[d] == 1 for d in olds)
@@ -58,10 +58,10 @@ def _plan(have: Shape, old: Shape, new: Shape) -> tuple[Shape, Shape]:
 
 
 def distinct(rows: Tensor) -> tuple[Tensor, Tensor] | None:
-    """The distinct rows of (m, n) and, for each row, which it is; None if that saves nothing.
+    """Return the distinct rows of (m, n) and the index of each row among them.
 
-    Rows are told apart by a random projection and compared in full afterwards, so equality is
-    exact; rows the projection fails to bring together only cost time.
+    None if that saves nothing. Rows are grouped by a random projection and then compared in full,
+    so equality is exact. Equal rows that the projection does not group only cost time.
     """
     if rows.shape[0] < 2:
         return None
@@ -75,7 +75,7 @@ def distinct(rows: Tensor) -> tuple[Tensor, Tensor] | None:
 
 
 def _by_bits(rows: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Booleans (m, n): a row of each kind, and the kind of each row; None as above."""
+    """Group equal boolean rows (m, n): one row of each group, and each row's group; or None."""
     bits = np.packbits(np.ascontiguousarray(rows.numpy()), axis=1)  # packing strides is slow
     padded = np.zeros((len(bits), -(-bits.shape[1] // 8) * 8), dtype=np.uint8)
     padded[:, : bits.shape[1]] = bits
@@ -90,7 +90,7 @@ def _by_bits(rows: Tensor) -> tuple[Tensor, Tensor] | None:
 
 
 def _by_projection(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """The same for numbers."""
+    """Group equal rows of numbers, as `_by_bits` does for booleans."""
     m = len(rows)
     keys = rows.to(torch.float32) if rows.dtype == torch.bool else rows
     generator = torch.Generator().manual_seed(keys.shape[1])
@@ -126,7 +126,7 @@ class Algebra(Protocol):
 
 
 class Boolean:
-    """Is there a path at all?"""
+    """Compute whether there is a path at all."""
 
     dtype = torch.bool
     idempotent = True
@@ -139,14 +139,16 @@ class Boolean:
         return a & b
 
     def reduce(self, x: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
-        """Or over ``dims``, which stay with size one."""
-        if not dims:  # to torch, none is all
+        """Compute "or" over ``dims``, which stay with size one."""
+        if not dims:  # torch reduces over all dimensions if none is given
             return x
         return as_bytes(x).amax(dim=tuple(dims), keepdim=True).view(torch.bool)
 
     def matmul(self, x: Tensor, w: Tensor) -> Tensor:
-        """x (B, R, K), w (B, N, K) to (B, R, N). Many rows go through float products of zeros
-        and ones, which are exact in the only respect that counts, being zero or not."""
+        """Contract x (B, R, K) and w (B, N, K) to (B, R, N).
+
+        Many rows are computed by float products of zeros and ones. Whether these are zero is exact.
+        """
         if x.shape[1] <= FEW:
             return max_product(x, w)
         return torch.bmm(x.float(), w.float().mT) > 0
@@ -156,11 +158,11 @@ class Boolean:
 
 
 class MaxTimes:
-    """The product along the best path, of absolute values. Products and maxima round alike on
-    every device.
+    """Compute the product of absolute values along the best path.
 
-    Contractions of more than ``limit`` products first merge the positions that share the weight
-    into one, which can only raise scores: an upper bound where exactness would cost too much.
+    Products and maxima are rounded in the same way on every device. Contractions of more than
+    ``limit`` products first merge the positions that share the weight into one. This can only
+    raise scores: an upper bound where the exact value would cost too much.
     """
 
     idempotent = True
@@ -193,7 +195,7 @@ class MaxTimes:
 
 
 class SumTimes:
-    """The summed product over all paths."""
+    """Compute the sum over all paths of the product along the path."""
 
     dtype = torch.float64
     idempotent = False
@@ -219,9 +221,12 @@ class SumTimes:
 
 
 class BestPath:
-    """MaxTimes for small networks, in which every maximum has one winner, so that the gradient
-    of a message is non-zero exactly on the connections of the one path (or tree, behind gates)
-    that attains it. Rows are not merged: equal values may come by different connections."""
+    """Compute MaxTimes for small networks, with one winner for every maximum.
+
+    So the gradient of a message is non-zero exactly on the connections of the path (behind gates,
+    the tree) that attains it. Rows are not merged: equal values may come from different
+    connections.
+    """
 
     dtype = torch.float64
     idempotent = True
@@ -249,13 +254,13 @@ class BestPath:
 
 
 class Rows:
-    """The distinct rows of messages (b, m, k), remembered: several weights read one message."""
+    """Cache the distinct rows of messages (b, m, k), since several weights read one message."""
 
     def __init__(self) -> None:
         self.known: dict[tuple[object, ...], tuple[Tensor, Tensor, Tensor | None]] = {}
 
     def of(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Rows (b, r, k) and, for each of the m, which it is; None if all are told apart."""
+        """Return the distinct rows (b, r, k) and the index of each of the m; None if all differ."""
         b, m, k = x.shape
         if m <= 2:
             return x, None
@@ -269,7 +274,7 @@ class Rows:
         return self.known[key][1:]
 
     def spread(self, rows: Tensor, which: Tensor) -> Tensor:
-        """The message (b, m, k) that has these rows; whoever asks for its rows will get them."""
+        """Build the message (b, m, k) from its distinct rows, and cache these."""
         x = rows[:, which]
         self.known[_key(x)] = x, rows, which
         return x
@@ -282,9 +287,9 @@ def _key(x: Tensor) -> tuple[object, ...]:
 def contract(
     algebra: Algebra, x: Tensor, w: Tensor | Edges | None, inner: int, known: Rows | None = None
 ) -> Tensor:
-    """One contraction in an algebra: x (b, m, k) uniform or not, w (B, N, K) to (B, m, N).
+    """Contract x (b, m, k), uniform or not, and w (B, N, K) to (B, m, N) in an algebra.
 
-    ``w`` None stands for a matrix of ones; ``inner`` is K. `Edges` are for `Boolean`.
+    ``w`` None stands for a matrix of ones; ``inner`` is K. `Edges` work with `Boolean` only.
     """
     if w is None:
         return algebra.reduce(x, (2,), (1, 1, inner))
@@ -303,8 +308,10 @@ def contract(
 
 
 def all_rows(algebra: Algebra, x: Tensor, products: int) -> bool:
-    """Whether a GPU had better compute all rows than find out which are equal. What comes out is
-    the same: so few products are within `MaxTimes.limit` either way."""
+    """Return whether a GPU computes all rows faster than it finds equal ones.
+
+    The result is the same: few products are within `MaxTimes.limit` in both cases.
+    """
     limit = algebra.limit if isinstance(algebra, MaxTimes) else TAKES_ALL
     return algebra.merges and not on_cpu(x) and products <= min(limit, TAKES_ALL)
 
@@ -312,9 +319,9 @@ def all_rows(algebra: Algebra, x: Tensor, products: int) -> bool:
 def paired_rows(
     algebra: Algebra, x: Tensor, g: Tensor, positions: int, known: Rows | None = None
 ) -> tuple[Tensor, Tensor]:
-    """x (b, m, k) and g (b, m, n) with the same, distinct, rows: what the uses of a weight see.
+    """Reduce x (b, m, k) and g (b, m, n) to the distinct pairs of rows over the uses of a weight.
 
-    Rows beyond `MaxTimes.limit` are merged to their maximum: an upper bound.
+    Rows beyond `MaxTimes.limit` are merged to their maximum, an upper bound.
     """
     b = max(x.shape[0], g.shape[0])
     x, g = x.expand(b, -1, -1), g.expand(b, -1, -1)
@@ -346,7 +353,7 @@ def _which(found: tuple[Tensor, Tensor | None], positions: int) -> tuple[Tensor,
 def outer(
     algebra: Algebra, x: Tensor, g: Tensor, positions: int, known: Rows | None = None
 ) -> Tensor:
-    """⊕ over positions of x[b, m, k] ⊗ g[b, m, n]: broadcastable to (B, N, K)."""
+    """Compute ⊕ over positions of x[b, m, k] ⊗ g[b, m, n], broadcastable to (B, N, K)."""
     x, g = paired_rows(algebra, x, g, positions, known)
     if x.shape[1] == 1:
         many = positions if not algebra.idempotent else 1

@@ -56,15 +56,19 @@ def as_on_gpu() -> Iterator[None]:
 
 
 CHUNK = 1 << 17  # elements of a working buffer for each thread, if they take four bytes each
-THREADS = 8  # beyond so many, memory is what is waited for
+THREADS = 8  # more threads only wait for memory
 MEMORY = threading.local()
-SHORT = 1 << 12  # of fewer booleans, numpy alone is quick to say which are true,
-DENSE = 10  # and so it is where one in so many is, or more: it has another way for those
+# Numpy alone finds the true entries fastest if there are fewer than SHORT booleans, or if at least
+# one in DENSE is true.
+SHORT = 1 << 12
+DENSE = 10
 
 
 def pieces(w: Tensor) -> Iterator[slice]:
-    """Slices of the first dimension of (rows, columns) of about four times CHUNK bytes each, for
-    each thread; on a GPU, of LARGE elements."""
+    """Cut (rows, columns) into slices of rows, of about 4 CHUNK bytes for each thread.
+
+    On a GPU, a slice has about LARGE elements.
+    """
     threads = min(torch.get_num_threads(), THREADS)
     size = 4 * CHUNK // w.element_size() * threads if on_cpu(w) else LARGE
     step = max(size // max(w.shape[1], 1), 1)
@@ -73,8 +77,11 @@ def pieces(w: Tensor) -> Iterator[slice]:
 
 
 def scratch(like: Tensor, slot: int = 0, dtype: torch.dtype | None = None) -> Tensor:
-    """Working memory in the shape of ``like``, whatever it holds, until somebody in this thread
-    asks for the same slot again. New memory costs more than the work that is done in it."""
+    """Return uninitialized working memory in the shape of ``like``.
+
+    It is valid until this thread asks for the same slot again. It is reused, because allocating
+    memory takes longer than the work that is done in it.
+    """
     dtype = dtype or like.dtype
     if not on_cpu(like) or like.numel() > 4 * CHUNK * THREADS:
         return torch.empty(like.shape, dtype=dtype, device=like.device)
@@ -86,12 +93,12 @@ def scratch(like: Tensor, slot: int = 0, dtype: torch.dtype | None = None) -> Te
 
 
 def at_once(rows: int, w: Tensor) -> bool:
-    """Whether so many products with a weight are made in one step."""
+    """Return whether ``rows`` rows are multiplied with a weight in one step."""
     return rows * w.numel() <= (CHUNK if on_cpu(w) else LARGE)
 
 
 def by_columns(w: Tensor) -> bool:
-    """Whether columns lie further apart than rows: then work on the transpose."""
+    """Return whether to work on the transpose, because rows are closer in memory than columns."""
     return w.stride(0) < w.stride(1) and w.shape[0] > 1
 
 

@@ -1,4 +1,4 @@
-"""Which of the kept connections are live: the exact, per-unit answer."""
+"""Liveness: which kept connections are on a path from an input to an output, unit by unit."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ Masks = dict[str, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Liveness:
-    """``live``: kept and on a path; boolean, in the parameters' shapes. ``outputs``: for each
-    output signal, which of its units an input reaches. ``run``: the messages behind it."""
+    """Hold the result of `liveness`.
+
+    ``live`` has a boolean tensor in the shape of each parameter: kept, and on a path. ``outputs``
+    says for each output signal which of its units an input reaches. ``run`` has the messages.
+    """
 
     live: Mapping[str, Tensor]
     outputs: list[Tensor]
@@ -42,7 +45,7 @@ class Liveness:
 
 
 def propagate(net: Trellis, kept: Mapping[str, Tensor] | None) -> Propagation:
-    """Boolean messages both ways. ``kept`` None: everything is."""
+    """Propagate boolean messages forward and backward; ``kept`` None means that all are kept."""
     device = torch.device("cpu") if kept is None else _device(kept)
     known: dict[int, Tensor | Edges] = {}
 
@@ -63,7 +66,7 @@ def _device(kept: Mapping[str, Tensor]) -> torch.device:
 
 
 def _drawn(net: Trellis, weight: Weight, kept: Mapping[str, Tensor]) -> Tensor | Edges:
-    """Kept connections one by one where they are few and it is known where; else as a mask."""
+    """Return the kept connections as a list if their places are known, else as a mask."""
     if isinstance(kept, Places):
         how = layout(net, weight)
         if how is not None and on_cpu(kept.device):
@@ -77,18 +80,20 @@ def reached(net: Trellis, run: Propagation) -> list[Tensor]:
 
 
 def live_factors(run: Propagation, step: Contract) -> list[tuple[Tensor, Tensor]]:
-    """Messages of tails (b, m, k) and heads (b, m, n) that make a use of a connection live:
-    depends with changes, and nonzero with enables."""
+    """Return pairs of messages, of tails (b, m, k) and heads (b, m, n), that make a use live.
+
+    The pairs are depends with changes, and nonzero with enables.
+    """
     x, out = step.x.id, step.out.id
     pairs = ((run.depends.get(x), run.changes.get(out)), (run.nonzero.get(x), run.enables.get(out)))
     return [(tail, head) for tail, head in pairs if tail is not None and head is not None]
 
 
 def liveness(net: Trellis, kept: Mapping[str, Tensor]) -> Liveness:
-    """Audit a set of kept connections (bool tensors in the parameters' shapes)."""
+    """Find the live part of kept connections (bool tensors in the parameters' shapes)."""
     run = propagate(net, kept)
     live: Masks = {}
-    marks: Masks = {}  # which of the places are live, where connections are looked at singly
+    marks: Masks = {}  # which places are live, for weights whose connections are listed
     for step in net.contractions:
         w = run.weight(step)
         for tail, head in live_factors(run, step):
@@ -104,7 +109,7 @@ def liveness(net: Trellis, kept: Mapping[str, Tensor]) -> Liveness:
 
 
 def ends(net: Trellis, kept: Mapping[str, Tensor], run: Propagation) -> tuple[Masks, Masks]:
-    """The kept connections that an input reaches, and those that lead to an output."""
+    """Return the kept connections that an input reaches, and those that lead to an output."""
     accessible: Masks = {}
     coaccessible: Masks = {}
     for step in net.contractions:
@@ -124,13 +129,15 @@ def ends(net: Trellis, kept: Mapping[str, Tensor], run: Propagation) -> tuple[Ma
 
 
 def dense(net: Trellis) -> Masks:
-    """What lives when everything is kept (taps that only see padding do not)."""
+    """Return what is live if everything is kept; kernel entries that see only padding are not."""
     return _everywhere(net, propagate(net, None))
 
 
 def addable(net: Trellis, kept: Mapping[str, Tensor]) -> Masks:
-    """Connections, kept or not, whose tail is reached and whose head leads to an output, so
-    that each could be kept and be live with no other change."""
+    """Return the connections, kept or not, that would be live if kept, without another change.
+
+    Their tail is reached by an input, and their head leads to an output.
+    """
     return _everywhere(net, propagate(net, kept))
 
 
@@ -146,7 +153,7 @@ def _everywhere(net: Trellis, run: Propagation) -> Masks:
 
 
 def _complete(net: Trellis, masks: Masks, device: torch.device) -> Masks:
-    """Nothing, for parameters that no message came by."""
+    """Add an all-false mask for each parameter that no message reached."""
     for name, shape in net.connections.items():
         if name not in masks:
             masks[name] = torch.zeros(shape, dtype=torch.bool, device=device)

@@ -1,4 +1,4 @@
-"""Between a contraction's weight, (B, N, K), and the parameters it is drawn from."""
+"""Move values between the weight of a contraction, (B, N, K), and its parameters."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ BEST = MaxTimes(limit=1 << 62)
 
 
 def draw(net: Trellis, weight: Weight, tensors: Mapping[str, Tensor]) -> Tensor:
-    """The entries of ``tensors`` (contiguous, in the parameters' shapes) as this weight has
-    them: a view where possible. Zero where there is no connection."""
+    """Arrange entries of ``tensors`` (contiguous, in the parameters' shapes) as this weight does.
+
+    The result is a view where possible. Places without a connection are zero.
+    """
     if weight.is_view:
         assert weight.name is not None
         return _seen_as(weight, tensors[weight.name])
@@ -41,7 +43,7 @@ def spread(
 ) -> None:
     """Join max over r of x[b, r, k] · g[b, r, n] · w[b, n, k] into parameter-shaped tensors.
 
-    A parameter used whole is written in place, piece by piece.
+    If the weight is a whole parameter, the result is written in place, in pieces.
     """
     name = weight.name
     whole = (
@@ -122,8 +124,10 @@ def _strides(weight: Weight) -> list[int]:
 
 
 def _seen_as(weight: Weight, tensor: Tensor) -> Tensor:
-    """A parameter-shaped, contiguous tensor as the weight views it. It may itself lie anywhere in
-    its storage: parameters are often views of one long vector."""
+    """View a parameter-shaped, contiguous tensor as the weight does.
+
+    The tensor may begin anywhere in its storage: parameters are often views of one long vector.
+    """
     view = weight.carrier
     place = int(tensor.storage_offset()) + int(view.storage_offset())
     return tensor.as_strided(view.shape, view.stride(), place)

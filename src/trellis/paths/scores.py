@@ -177,7 +177,7 @@ class BestPaths(Mapping[str, Tensor]):
         return found if len(shapes) == 1 else None
 
 
-# Beyond this many uses per connection, positions at padded borders are told apart no more.
+# With more uses per connection than this, positions at padded borders are no longer distinguished.
 COARSE = 32
 
 

@@ -1,7 +1,7 @@
-"""Masks that keep few connections, written as where those are.
+"""Sparse masks: the positions of the few kept connections.
 
-At 99 % a mask says "no" a hundred times for every "yes". Positions of what is kept are a
-twelfth of its bytes, and whoever only asks about the kept need not look at the rest.
+At 99 % sparsity only one entry of a mask in a hundred is True. The positions of the kept
+connections take a twelfth of the bytes, and code that needs only these does not read the rest.
 """
 
 from __future__ import annotations
@@ -18,16 +18,19 @@ from ..graph.steps import Weight
 from ..graph.trellis import Trellis
 from .kernels import where
 
-# The few kept connections of a weight, one by one: or and and along them.
+# The kept connections of a weight as a list of edges.
 
 
-MANY = 32  # rows from which a matrix product beats going along the edges for each
+MANY = 32  # with more rows than this, a matrix product is faster than a loop over rows
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A weight (B, N, K) as it lies in the memory of its parameter: ``batch`` matrices of
-    ``rows`` by ``columns``, one after another. Rows are heads, unless ``transposed``."""
+    """Describe the memory layout of a weight (B, N, K) that is a whole parameter.
+
+    The parameter is ``batch`` consecutive matrices of ``rows`` by ``columns``. Rows are heads, or
+    tails if ``transposed``.
+    """
 
     batch: int
     rows: int
@@ -36,7 +39,7 @@ class Layout:
 
 
 def layout(net: Trellis, weight: Weight) -> Layout | None:
-    """How a weight that uses its parameter whole lies there; None if it is more involved."""
+    """Return the layout of a weight that is a whole parameter; None for other weights."""
     if not weight.is_view or weight.name is None or int(weight.carrier.storage_offset()):
         return None
     b, n, k = weight.shape
@@ -52,8 +55,7 @@ def layout(net: Trellis, weight: Weight) -> Layout | None:
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """The kept connections of a weight (B, N, K), one by one: ``tails`` of B·K, ``heads`` of
-    B·N. Reached-or-not goes along them."""
+    """List the kept connections of a weight (B, N, K): ``tails`` of B·K and ``heads`` of B·N."""
 
     shape: tuple[int, int, int]
     tails: Tensor
@@ -79,7 +81,7 @@ class Edges:
         return Edges((b, k, n), self.heads, self.tails)
 
     def reach(self, x: Tensor) -> Tensor:
-        """x (B, R, K), bool, to (B, R, N): heads that an edge from a marked tail leads to.
+        """Map x (B, R, K), bool, to (B, R, N): the heads of edges whose tail is marked.
 
         >>> edges = Edges((1, 2, 3), torch.tensor([0, 2]), torch.tensor([1, 1]))
         >>> edges.reach(torch.tensor([[[True, False, False], [False, True, False]]]))
@@ -100,14 +102,14 @@ class Edges:
         return torch.from_numpy(out).view(torch.bool).reshape(rows, b, n).permute(1, 0, 2)
 
     def ends(self) -> Tensor:
-        """(B, N, 1): heads that any edge leads to."""
+        """Return the heads of all edges, (B, N, 1)."""
         b, n, _ = self.shape
         out = torch.zeros(b * n, dtype=torch.bool)
         out[self.heads] = True
         return out.reshape(b, n, 1)
 
     def between(self, x: Tensor, g: Tensor) -> Tensor:
-        """Which edges lead, for some r, from a tail in x (B, R, K) to a head in g (B, R, N)."""
+        """Return which edges lead from a tail in x (B, R, K) to a head in g (B, R, N) for some r."""
         b, n, k = self.shape
         x, g = x.expand(b, -1, k), g.expand(b, -1, n)
         reached, leading = (t.permute(1, 0, 2).reshape(t.shape[1], -1).numpy() for t in (x, g))
@@ -119,8 +121,9 @@ class Edges:
 
 
 class Places(Mapping[str, Tensor]):
-    """``{parameter name: bool tensor}`` like any masks, made when asked for. ``places`` holds
-    the flat positions of what is kept, in ascending order.
+    """Masks ``{parameter name: bool tensor}`` that are built on access.
+
+    ``places`` holds the flat positions of the kept connections, in ascending order.
 
     >>> few = Places({"w": (2, 2)}, {"w": torch.tensor([3])})
     >>> few["w"], few.count
@@ -134,7 +137,7 @@ class Places(Mapping[str, Tensor]):
 
     @classmethod
     def of(cls, masks: Mapping[str, Tensor]) -> Places:
-        """The places of masks as they are."""
+        """Convert masks to places."""
         shapes = {name: tuple(mask.shape) for name, mask in masks.items()}
         return cls(shapes, {name: where(mask) for name, mask in masks.items()})
 
@@ -147,7 +150,7 @@ class Places(Mapping[str, Tensor]):
         return next(iter(self.places.values())).device
 
     def among(self, masks: Mapping[str, Tensor], marks: Mapping[str, Tensor]) -> Places:
-        """Those of the places that are in ``masks`` or marked themselves."""
+        """Return the places that are in ``masks`` or that are marked in ``marks``."""
         found = {}
         for name, places in self.places.items():
             mine = marks.get(name, torch.zeros(len(places), dtype=torch.bool, device=self.device))

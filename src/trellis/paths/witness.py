@@ -1,9 +1,9 @@
-"""The connections of a best path, found as the gradient of its weight.
+"""Find the connections of a best path as the gradient of its weight.
 
 In an algebra where every maximum has one winner, the weight of the best path to a unit is the
-product along that path alone. Its gradient is non-zero on those connections and no others;
-behind gates, on the tree that makes the unit depend on the input. Callers may well have gradients
-switched off: whoever adds up messages to be marked asks for them (`torch.enable_grad`).
+product along that path alone. Its gradient is non-zero on exactly these connections; behind gates,
+on the tree that makes the unit depend on the input. Callers may have disabled gradients, so code
+that adds up messages to be marked enables them (`torch.enable_grad`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from .scatter import draw
 
 
 class Witness:
-    """Best paths under positive ``weights`` (float64, zero where nothing may be kept), found on
-    a ``device``. Of several that are equally good each device finds the same: the first."""
+    """Find best paths under positive ``weights`` (float64, zero where nothing may be kept).
+
+    Of several equally good paths, every device finds the same one: the first.
+    """
 
     def __init__(
         self, net: Trellis, weights: Mapping[str, Tensor], device: torch.device = CPU
@@ -42,12 +44,12 @@ class Witness:
             self.run = Propagation(net, BestPath(), drawn, device=device).forward()
 
     def outputs(self) -> list[Tensor]:
-        """Weight of the best path to each output unit."""
+        """Return the weight of the best path to each output unit."""
         none = torch.zeros((), dtype=torch.float64, device=self.device)
         return [self.run.depends.get(s.id, none).expand(s.shape) for s in self.net.outputs]
 
     def mark(self, value: Tensor) -> dict[str, Tensor]:
-        """Connections on which ``value`` (a sum of messages) rests."""
+        """Return the connections that determine ``value``, a sum of messages."""
         if not value.requires_grad:
             return {n: torch.zeros_like(w, dtype=torch.bool) for n, w in self.leaves.items()}
         names = list(self.leaves)
@@ -61,15 +63,17 @@ class Witness:
 
     @torch.enable_grad()
     def to_outputs(self, wanted: list[Tensor]) -> dict[str, Tensor]:
-        """Best paths to the output units marked in ``wanted`` (bool, per output signal)."""
+        """Return the best paths to the output units in ``wanted`` (bool, for each output)."""
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         for value, mask in zip(self.outputs(), wanted, strict=True):
             total = total + torch.log(value[mask & (value > 0)]).sum()
         return self.mark(total)
 
     def through(self) -> list[tuple[Contract, Tensor]]:
-        """For each contraction, the best weight through each of its connections (B, N, K),
-        the connection's own weight left out."""
+        """Return, for each contraction, the best weight through each connection (B, N, K).
+
+        The weight of the connection itself is left out.
+        """
         with torch.enable_grad():
             backward(self.run)
             found = []

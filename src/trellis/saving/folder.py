@@ -1,20 +1,20 @@
 """The two files of a saved model.
 
 ``model.safetensors``
-    Every parameter and buffer under the key it has in the unpruned model, tied ones once, +0.0
-    where nothing is kept; and under ``masks:NAME`` the mask of parameter NAME, eight connections
-    a byte as in a masks file.
+    Every parameter and buffer under its key in the unpruned model, tied ones once, +0.0 where
+    nothing is kept. The mask of parameter NAME is under ``masks:NAME``, eight connections a byte
+    as in a masks file.
 
 ``model.json``
     ``{"format": "trellis.model", "version": 1, "architecture": {"name": "GCN", "arguments":
-    {...}}, "tensors": SHA-256 of model.safetensors, "notes": {...}}``. The architecture of a
-    model that is not ours is null.
+    {...}}, "tensors": SHA-256 of model.safetensors, "notes": {...}}``. The architecture is null
+    if the model is not one of Trellis.
 
-The JSON names the other file by its hash: what a stray copy puts together is never taken for a
-model. Both files are written under other names, whole; then the JSON is moved into place, and then
-the tensors. Until the JSON is there the folder holds the old model, and from then on the new one: a
-process that is killed in between leaves the tensors under their other name, ``.model.safetensors.``
-and eight digits, where they are found by their hash.
+The JSON names the other file by its hash, so files of two models are never combined. Both files
+are first written completely under temporary names. Then the JSON is moved into place, and then the
+tensors. Until the JSON is moved the folder holds the old model, afterwards the new one. A process
+that is killed in between leaves the tensors under their temporary name, ``.model.safetensors.``
+and eight hexadecimal digits, where they are found by their hash.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ FORMAT, VERSION = "trellis.model", 1
 
 @dataclass(frozen=True)
 class Folder:
-    """What a folder holds: checked in itself, not yet against a model."""
+    """Hold the content of a folder: checked, but not yet compared with a model."""
 
     path: Path
     tensors: dict[str, Tensor]
-    aliases: dict[str, str]  # as the file's metadata has them
+    aliases: dict[str, str]  # the other names of tied parameters, from the file's metadata
     masks: Masks | None
     architecture: Architecture | None
     notes: dict[str, Any]
@@ -62,12 +62,14 @@ def write_folder(
     architecture: dict[str, Any] | None,
     notes: Mapping[str, Any],
 ) -> None:
-    """Write both files, or leave what was there. The folder is made, its parent must exist."""
+    """Write both files or neither. The folder is created; its parent must exist."""
     path = Path(folder)
     head = {"format": FORMAT, "version": VERSION, "architecture": architecture}
-    _json(head | {"notes": dict(notes)})  # what cannot be written is told before anything is
+    _json(head | {"notes": dict(notes)})  # raises before anything is written
     if clash := [name for name in state if name.startswith(MASK)]:
-        raise TrellisError(f"{clash[0]!r}: no parameter may have a name that begins with {MASK!r}")
+        raise TrellisError(
+            f"parameter {clash[0]!r}: expected a name that does not begin with {MASK!r}"
+        )
     made = not path.exists()
     if made:
         check_writable(path)
@@ -90,7 +92,7 @@ def write_folder(
 
 
 def read_folder(folder: str | PathLike[str]) -> Folder:
-    """Read both files. Anything amiss is an error."""
+    """Read both files; raise if they are not valid."""
     path = Path(folder)
     if not path.is_dir():
         raise TrellisError(f"there is no folder {str(path)!r}: give one written by trellis.save")
@@ -102,7 +104,7 @@ def read_folder(folder: str | PathLike[str]) -> Folder:
             raise TrellisError(f"{str(path)!r} holds no model: there is no {TENSORS} in it")
         raise TrellisError(
             f"{str(stored)!r} is not the file that {DESCRIPTION} beside it was written with: it "
-            "is damaged or of another model. Save or copy the folder again"
+            "is damaged or belongs to another model. Save or copy the folder again"
         )
     tensors, metadata = read_tensors(stored)
     packed = {n.removeprefix(MASK): tensors.pop(n) for n in list(tensors) if n.startswith(MASK)}
@@ -121,22 +123,22 @@ def read_folder(folder: str | PathLike[str]) -> Folder:
 
 
 def is_saved(folder: str | PathLike[str]) -> bool:
-    """Whether a folder holds a finished model (or one file that says so)."""
+    """Return whether a folder holds a saved model; only its ``model.json`` is looked for."""
     return Path(folder, DESCRIPTION).exists()
 
 
 def own_files(folder: str | PathLike[str]) -> list[Path]:
-    """The files of a model in a folder, whether they are there or not."""
+    """Return the paths of a model's files in a folder, whether they exist or not."""
     return [Path(folder, TENSORS), Path(folder, DESCRIPTION)]
 
 
 def finish_save(folder: Path) -> None:
-    """Move the tensors of a save that was killed halfway into place; only for a folder's writer."""
+    """Move the tensors of an interrupted save into place; only for the process that writes here."""
     if not drafts_of(folder / TENSORS):
         return
     try:
         stored = _stored(folder, _description(folder / DESCRIPTION)["tensors"])
-    except TrellisError:  # there is no model
+    except TrellisError:  # the folder holds no model
         return
     if stored is not None and stored.name != TENSORS:
         with suppress(OSError):
@@ -144,19 +146,21 @@ def finish_save(folder: Path) -> None:
 
 
 def tidy_folder(folder: Path) -> None:
-    """Finish a save that was killed, and remove what others left. Only for whoever alone writes
-    there."""
+    """Finish an interrupted save, and remove temporary files.
+
+    No other process may be writing to the folder.
+    """
     finish_save(folder)
     remove_drafts(folder, TENSORS, DESCRIPTION)
 
 
 def _stored(folder: Path, digest: str) -> Path | None:
-    """The file of a model's tensors, by its hash."""
+    """Find the file of a model's tensors by its hash."""
     for path in (folder / TENSORS, *drafts_of(folder / TENSORS)):
         try:
             if path.is_file() and _sha256(path) == digest:
                 return path
-        except FileNotFoundError:  # moved into place, meanwhile
+        except FileNotFoundError:  # another process has moved it into place
             continue
         except OSError as error:
             raise TrellisError(f"{str(path)!r} cannot be read: {error.strerror}") from error
@@ -198,7 +202,7 @@ def _mask(path: Path, name: str, packed: Tensor, weight: Tensor | None) -> Tenso
     if count % 8 and int(packed[-1]) >> (count % 8):
         raise _damaged(path, f"the mask for {name!r} has bits set after its last connection")
     mask = unpack(packed.numpy(), tuple(weight.shape))
-    if weight[~mask].any():  # NaN is true
+    if weight[~mask].any():  # NaN counts as true
         raise _damaged(path, f"{name!r} is not 0 where its mask keeps nothing")
     return mask
 
@@ -206,7 +210,7 @@ def _mask(path: Path, name: str, packed: Tensor, weight: Tensor | None) -> Tenso
 def _json(value: Mapping[str, Any]) -> str:
     try:
         text = json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-        parsed(text)  # what could not be read again is told now
+        parsed(text)  # raises now if it could not be read again
         return text
     except (TrellisError, TypeError, ValueError, RecursionError) as error:
         raise TrellisError(f"notes cannot be written as JSON: {error}") from None

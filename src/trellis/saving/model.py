@@ -1,4 +1,4 @@
-"""Saving a model as a folder, and loading it."""
+"""Save a model as a folder, and load it."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from ..masks.slots import named_slots, refuse_inference, tied
 from .folder import Folder, read_folder, write_folder
 from .weights import fitted
 
-# The architectures that a folder can be loaded into without being given a model.
+# The architectures that can be loaded without a model to load into.
 
 
 class Saved(Protocol):
-    """What a registered class can do, besides being a ``torch.nn.Module``."""
+    """The methods of a registered class, which is also a ``torch.nn.Module``."""
 
     def described(self) -> dict[str, Any]:
-        """All that `rebuilt` needs beside the tensors, as JSON can hold it."""
+        """Return everything that `rebuilt` needs besides the tensors, as JSON values."""
 
     @classmethod
     def rebuilt(cls, description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> nn.Module:
-        """A model of that architecture, made on the ``meta`` device: its weights come later.
+        """Build the model on the ``meta`` device; its weights are loaded afterwards.
 
-        The description may be anything that JSON can say: one that does not fit ``tensors`` must
-        not cost more time than they do.
+        The description may be any JSON value. If it does not fit ``tensors``, it must not take
+        more time than a model of their size.
         """
 
 
 Kind = TypeVar("Kind", bound=type)
 _KINDS: dict[str, type] = {}
-# Imported when a folder asks for them, so that ``import trellis`` need not.
+# Imported when a folder needs them, so that ``import trellis`` is fast.
 _HOMES = {"GCN": "trellis.skeleton.model.gcn", "Compacted": "trellis.deploy.compact.module"}
 
 
 def registered(name: str) -> Callable[[Kind], Kind]:
-    """A class decorator: folders that say ``name`` are loaded into this class."""
+    """Register a class (as a decorator): folders with this name are loaded into it."""
 
     def register(kind: Kind) -> Kind:
         _KINDS[name] = kind
@@ -55,7 +55,7 @@ def registered(name: str) -> Callable[[Kind], Kind]:
 
 
 def name_of(model: nn.Module) -> str | None:
-    """The name that the model's class is registered under, if it is.
+    """Return the registered name of the model's class; None if it has none.
 
     >>> name_of(nn.Linear(2, 1)) is None
     True
@@ -65,7 +65,7 @@ def name_of(model: nn.Module) -> str | None:
 
 
 def kind_named(name: str) -> type[Saved]:
-    """The class registered under ``name``."""
+    """Return the class registered under ``name``."""
     if name not in _KINDS and name in _HOMES:
         importlib.import_module(_HOMES[name])
     if name not in _KINDS:

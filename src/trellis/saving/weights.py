@@ -1,10 +1,10 @@
-"""Weights files: a state dict in safetensors, each tensor once.
+"""Weights files: a state dict in safetensors, with each tensor once.
 
-safetensors refuses tensors that share memory, so a tied parameter is stored under the first of
-its names, and the file's metadata maps every other name to that one. This is what
-``safetensors.torch.save_model`` writes, and ``safetensors.torch.load_model(model, path)`` reads it
-into any model that ties the same parameters. Without tied parameters the file is the plain state
-dict: ``model.load_state_dict(safetensors.torch.load_file(path))``.
+safetensors does not accept tensors that share memory. So a tied parameter is stored under its first
+name, and the metadata maps every other name to that one, as ``safetensors.torch.save_model`` does.
+``safetensors.torch.load_model(model, path)`` reads the file into any model that ties the same
+parameters. Without tied parameters the file is the plain state dict:
+``model.load_state_dict(safetensors.torch.load_file(path))``.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from ..files import DIGEST, intact, write_tensors
 from ..masks import plain
 from ..masks.file import HEADER
 
-MASK = "masks:"  # before a parameter's name, in the file of a saved model: its mask, packed
+MASK = "masks:"  # prefix of a parameter's name: its packed mask, in the file of a saved model
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
-    """Load a weights file into the model, in place; every key and every shape must fit."""
+    """Load a weights file into the model, in place; all keys and shapes must fit."""
     given, metadata = read_tensors(path)
     if HEADER in metadata:
         raise TrellisError(f"{str(path)!r} holds masks, not weights: pass it as --masks")
-    # The weights of a saved model are 0 where its masks keep nothing, so these add nothing here.
+    # The weights of a saved model are already 0 where its masks keep nothing.
     given = {name: tensor for name, tensor in given.items() if not name.startswith(MASK)}
     with plain(model) as seen:
         given = fitted(path, given, metadata, seen)
-    # Outside, so that a factory's own parametrizations are still there to be told.
+    # Outside of `plain`, so that parametrizations of the factory's model are still there.
     if missing := [name for name in given if name not in model.state_dict()]:
         raise TrellisError(
             f"{missing[0]!r} is pruned or parametrized in the model that the factory returns, so "
@@ -45,9 +45,10 @@ def load_weights(model: nn.Module, path: Path) -> None:
 def fitted(
     path: Path, given: Mapping[str, Tensor], metadata: Mapping[str, str], model: nn.Module
 ) -> dict[str, Tensor]:
-    """What a file gives for each tensor of a plain model; keys, shapes and kinds must be its own.
+    """Return the file's tensor for each tensor of a plain model; raise if they do not fit.
 
-    ``metadata`` is the file's: where a tied parameter's other names are written.
+    Keys, shapes and kinds of types must agree. ``metadata`` is the file's, with the other names of
+    tied parameters.
     """
     expected = {n: t for n, t in model.state_dict().items() if isinstance(t, Tensor)}
     full = _with_aliases(given, metadata, expected)
@@ -56,10 +57,10 @@ def fitted(
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the metadata of a safetensors file.
+    """Read the tensors and the metadata of a safetensors file.
 
-    Copies, each in memory of its own: those of the file begin at any byte, and products of
-    tensors that do are rounded otherwise than those of the model that was saved.
+    The tensors are copied to aligned memory: products of unaligned tensors are rounded differently
+    from those of the saved model.
     """
     try:
         with safetensors.safe_open(path, framework="pt") as file:
@@ -73,13 +74,13 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     except safetensors.SafetensorError as error:
         raise TrellisError(
             f"{str(path)!r} is not a safetensors file ({error}). Pickles (.pt, .pth, .bin, .ckpt) "
-            "are never loaded, since they can run any code: convert them with "
+            "are never loaded, since they can run any code; convert them with "
             "safetensors.torch.save_model(model, path)"
         ) from error
     if intact(tensors, metadata) is False:
         raise TrellisError(
-            f"{str(path)!r} is damaged: its content is not what was written (digest); copy or "
-            "write it again"
+            f"{str(path)!r} is damaged (its digest does not match its content); copy or write it "
+            "again"
         )
     metadata.pop(DIGEST, None)
     return tensors, metadata
@@ -102,22 +103,23 @@ def write_weights(
     for name, tensor in state.items():
         if not isinstance(tensor, Tensor):
             raise TrellisError(
-                f"{name!r} in the model's state dict is no tensor, so safetensors cannot hold it"
+                f"{name!r} in the model's state dict: expected a tensor, got "
+                f"{type(tensor).__name__}, which safetensors cannot hold"
             )
     stored: dict[str, Tensor] = {}
     metadata = {"format": "pt"}
     for group in _shared(state):
-        # A copy where memory is not its own: views of one tensor are different tensors here.
+        # Copied, since different views of one tensor would share memory.
         stored[group[0]] = state[group[0]].detach().cpu().clone().contiguous()
         metadata |= {name: group[0] for name in group[1:]}
     write_tensors(path, stored | dict(beside or {}), metadata)
 
 
 def _shared(state: Mapping[str, Tensor]) -> list[list[str]]:
-    """Names that stand for one tensor, together."""
+    """Group the names of one tensor."""
     groups: dict[Hashable, list[str]] = {}
     for name, t in state.items():
-        own = t.numel() and t.device.type != "meta"  # others have no memory to share
+        own = t.numel() and t.device.type != "meta"  # other tensors have no memory to share
         key = (t.device, t.data_ptr(), t.dtype, t.shape, t.stride()) if own else name
         groups.setdefault(key, []).append(name)
     return list(groups.values())
@@ -126,7 +128,7 @@ def _shared(state: Mapping[str, Tensor]) -> list[list[str]]:
 def _with_aliases(
     given: Mapping[str, Tensor], metadata: Mapping[str, str], expected: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Names the file leaves out because they are tied to one it has, as it or the model says."""
+    """Add the names that the file leaves out because they are tied, by the file or the model."""
     full = dict(given)
     for group in _shared(expected):
         stored = next((name for name in group if name in given), "")
@@ -158,7 +160,7 @@ def _check(path: Path, given: Mapping[str, Tensor], expected: Mapping[str, Tenso
         faults.append(f"types differ: {_first(other)}")
     if any(name.endswith("_orig") or ".parametrizations." in f".{name}" for name in unknown):
         faults.append(
-            "it was saved with masks on the model: save masks.plain_state_dict(model) instead, or "
+            "it was saved with masks on the model; save masks.plain_state_dict(model) instead, or "
             "call torch.nn.utils.prune.remove first"
         )
     if faults:
@@ -171,7 +173,7 @@ def _first(names: Iterable[str]) -> str:
 
 
 def _kind(tensor: Tensor) -> tuple[bool, bool]:
-    # A float of another size is converted, as torch does; a float for an integer is a mistake.
+    # torch converts floats of another size; a float in place of an integer is a mistake.
     return tensor.is_floating_point(), tensor.is_complex()
 
 
