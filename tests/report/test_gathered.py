@@ -178,5 +178,5 @@ def test_it_opens_with_the_most_pruned_network_near_the_dense_one(small: Made) -
     assert chosen["key"] == max(best, key=lambda row: row["top1"][0])["key"]
     asked = run_report(small.folder, network="mp@50")
     assert asked["chosen"] == "mp@50" and asked["rule"] == "as asked for"
-    with pytest.raises(TrellisError, match=r"--network 'mp@51' is no row .*mp@50"):
+    with pytest.raises(TrellisError, match=r"unknown --network 'mp@51'; known: .*mp@50"):
         run_report(small.folder, network="mp@51")

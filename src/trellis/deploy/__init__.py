@@ -1,1 +1,1 @@
-"""What a pruned network becomes on its way out: fewer units, sparse tables, C, ONNX."""
+"""Ship a pruned network: compaction, sparse tables, C, WebAssembly, ONNX, and the run-time."""

@@ -1,4 +1,4 @@
-"""The native library: built once from the packaged source, then loaded."""
+"""The native library: find a C compiler, build the packaged source once, load it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from pathlib import Path
 from ..errors import TrellisError
 from ..files import replacing
 
-# Where built kernels are kept: a folder that only its user may write.
+# The cache of built kernels: a folder that only its user may write to.
 
 
 def folder() -> Path:
-    """``$XDG_CACHE_HOME/trellis``, or one for this process alone where that cannot be trusted.
+    """Return ``$XDG_CACHE_HOME/trellis``, or a temporary folder if that cannot be trusted.
 
-    Code is loaded from there: a folder that somebody else owns or may write to, or may put another
-    in the place of, is not used. Without a home folder there is only the one for this process.
+    Code is loaded from there. So a folder that another user owns, may write to or may replace is
+    not used. Without a home folder, the temporary one is used.
     """
     base = os.environ.get("XDG_CACHE_HOME", "")
     try:
@@ -40,13 +40,13 @@ def folder() -> Path:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if private(path) and _firm(path) and os.access(path, os.W_OK):
                 return path
-    except (OSError, RuntimeError):  # RuntimeError: there is no home folder
+    except (OSError, RuntimeError):  # RuntimeError: no home folder
         pass
     return _temporary()
 
 
 def private(path: Path) -> bool:
-    """Whether it is this user's, and no other user may write to it."""
+    """Return whether this user owns it and no other user may write to it."""
     if not hasattr(os, "getuid"):
         return True
     found = path.stat()
@@ -54,7 +54,7 @@ def private(path: Path) -> bool:
 
 
 def _firm(path: Path) -> bool:
-    """Whether no folder above lets everybody move it away; a sticky one, as /tmp is, does not."""
+    """Return whether no folder above lets every user move it; sticky ones, such as /tmp, do not."""
     modes = (parent.stat().st_mode for parent in path.resolve().parents)
     return os.name == "nt" or all(not mode & stat.S_IWOTH or mode & stat.S_ISVTX for mode in modes)
 
@@ -65,30 +65,30 @@ def _temporary() -> Path:
         path = Path(tempfile.mkdtemp(prefix="trellis-")).absolute()
     except OSError as error:
         raise TrellisError(
-            f"there is no folder to build the run-time in ({error.strerror or error}): set "
-            "XDG_CACHE_HOME to one that is yours alone"
+            f"no folder to build the run-time in ({error.strerror or error}); set XDG_CACHE_HOME "
+            "to a folder that only you can write to"
         ) from None
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     return path
 
 
-# A C compiler: the machine's, or the one in the ``ziglang`` package.
+# The C compiler: the machine's, or that of the ``ziglang`` package.
 
 
 _NATIVE = (("-march=native",), ("-mcpu=native",), ())  # tried in this order
-# Where a compiler looks for its parts. An empty entry in these would be the current folder.
+# Where a compiler looks for its parts. An empty entry would mean the current folder.
 _SEARCHED = ("PATH", "COMPILER_PATH", "CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "LD_LIBRARY_PATH")
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """How it is called, and what it says of itself."""
+    """The command of a compiler, and its version."""
 
     command: tuple[str, ...]
     version: str
 
     def run(self, arguments: Sequence[str]) -> None:
-        """Compile; raises with what the compiler said."""
+        """Compile; raise with the compiler's message."""
         done = _quiet([*self.command, *arguments])
         if done.returncode:
             told = (done.stderr or done.stdout).strip().splitlines()
@@ -100,7 +100,7 @@ class Compiler:
 
 @functools.cache
 def compiler() -> Compiler:
-    """``$CC``, or the first of cc, gcc, clang and ziglang that works."""
+    """Return ``$CC``, or the first of cc, gcc, clang and ziglang that works."""
     given = os.environ.get("CC", "").strip()
     for command in [_words(given)] if given else _candidates():
         done = _quiet([*command, "--version"])
@@ -113,18 +113,18 @@ def compiler() -> Compiler:
                 f"({told[0][:200]}); set CC to one, such as gcc, or unset it"
             )
     raise TrellisError(
-        "there is no C compiler to build the run-time with: install one (apt-get install gcc, "
-        "xcode-select --install), or `pip install ziglang`, which brings its own"
+        "no C compiler found to build the run-time; install one (apt-get install gcc, "
+        "xcode-select --install), or `pip install ziglang`, which includes one"
     )
 
 
 def native_flags() -> tuple[tuple[str, ...], ...]:
-    """Flags for this very processor, best first."""
+    """Return the flags for this processor, best first."""
     return _NATIVE
 
 
 def program(name: str) -> str | None:
-    """The path of a program in a folder of ``$PATH``; never one in the current folder.
+    """Return the path of a program in ``$PATH``; never one in the current folder.
 
     An empty or relative entry of ``$PATH`` means the current folder, or one in it.
     """
@@ -133,9 +133,9 @@ def program(name: str) -> str | None:
 
 
 def zig() -> str | None:
-    """The path of the compiler that the ``ziglang`` package brings, where it is installed.
+    """Return the path of the compiler in the ``ziglang`` package, or None if not installed.
 
-    ``python -m ziglang`` would run a ``ziglang.py`` of the current folder instead.
+    ``python -m ziglang`` could run a ``ziglang.py`` of the current folder instead.
     """
     try:
         here = os.path.realpath(os.getcwd())
@@ -196,14 +196,14 @@ FLAGS = ("-std=gnu99", "-O3", "-fPIC", "-shared", "-fvisibility=hidden")
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """The library with the types of its functions declared."""
+    """Load the library and declare the types of its functions."""
     path = built()
     try:
         found = ctypes.CDLL(str(path))
-    except OSError as error:  # a file system that lets nothing be run, say
+    except OSError as error:  # such as a file system mounted noexec
         raise TrellisError(
-            f"the run-time {str(path)!r} cannot be loaded ({error}): set XDG_CACHE_HOME to another "
-            "folder that is yours alone"
+            f"the run-time {str(path)!r} cannot be loaded ({error}); set XDG_CACHE_HOME to another "
+            "folder that only you can write to"
         ) from None
     pointer, size = ctypes.c_void_p, ctypes.c_size_t
     declared: dict[str, tuple[object, list[object]]] = {
@@ -226,11 +226,11 @@ def library() -> ctypes.CDLL:
 
 
 def built() -> Path:
-    """The library's file in the user's cache, compiled if it is not there yet.
+    """Return the library's file in the user's cache, compiled if it is missing.
 
-    Its name has a hash of source, compiler, flags and processor, so that a cache which several
-    machines share never hands out code for another one; and one of its content, so that a damaged
-    file is never loaded. That, or one that somebody else could have written, is built again.
+    Its name holds a hash of source, compiler, flags and processor, so that machines that share a
+    cache never load each other's code. It also holds a hash of the content, so that a damaged file
+    is never loaded. A damaged file, or one that another user could have written, is built again.
     """
     texts = {name: _packaged(name) for name in (*SOURCES, *HEADERS)}
     made_by = compiler()
@@ -254,12 +254,12 @@ def built() -> Path:
     target = folder() / f"{name}-{_digest(content)}.so"
     with replacing(target) as [draft]:
         draft.write_bytes(content)
-    target.chmod(0o600)  # whatever umask says
+    target.chmod(0o600)  # regardless of the umask
     return target
 
 
 def _sound(path: Path) -> bool:
-    """Whether it is a whole file of this user's that nobody else may write to."""
+    """Return whether it is an undamaged file that only this user may write to."""
     try:
         return (
             not path.is_symlink()

@@ -1,4 +1,4 @@
-"""ONNX: the compacted dense network, checked against PyTorch before it is written."""
+"""Export to ONNX, checked against PyTorch before the file is written."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ from ..graph.trellis import unwrapped
 from .compact.reading import exported
 from .exporters import register_exporter
 
-# The packages that writing ONNX needs, which not everybody has.
+# Optional packages that writing ONNX needs.
 
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 
 
 def needed(name: str) -> Any:
-    """Import one of `PACKAGES`, or say how to get them."""
+    """Import one of `PACKAGES`, or raise and say how to install them."""
     for package in PACKAGES:
         try:
             importlib.import_module(package)
         except ImportError as error:
             raise TrellisError(
-                f"ONNX needs the package {package!r}, which cannot be imported ({error}): "
+                f"ONNX needs the package {package!r}, which cannot be imported ({error}); run "
                 "pip install 'trellis-prune[onnx]'"
             ) from error
     return importlib.import_module(name)
 
 
-# Weights as ONNX sparse initializers, where that makes the file smaller.
+# Weights as ONNX sparse initializers, if that makes the file smaller.
 
 
 ENTRY = 8  # bytes of an index; ONNX allows 64-bit ones only
-OVERHEAD = 64  # bytes that the second tensor's names, sizes and tags take, about
+OVERHEAD = 64  # bytes of the second tensor's names, sizes and tags, about
 
 
 def sparsify(model: Any) -> int:
-    """Turn initializers of an ONNX model (a ``ModelProto``) into sparse ones, in place.
+    """Make initializers of an ONNX ``ModelProto`` sparse, in place; return how many.
 
-    A sparse one stores each entry that is not zero with its flat index. Runtimes make it dense
-    again when they load it: the file gets smaller, not the memory. Returns how many were turned.
+    A sparse initializer stores each non-zero entry with its flat index. Runtimes make it dense
+    again when they load it: the file gets smaller, not the memory.
     """
     onnx = needed("onnx")
     graph, kept, turned = model.graph, [], 0
@@ -81,21 +81,30 @@ def sparsify(model: Any) -> int:
 # `trellis.export_onnx`.
 
 
-NEAR = 1e-5  # of the largest output
+NEAR = 1e-5  # largest difference, as a fraction of the largest output
 SLOWER = (
-    "ONNX Runtime multiplies by the zeros too: it makes sparse initializers dense when it loads "
-    "them. Where more than about nine in ten of the connections that are left are zero, the "
-    "sparse run-time in C (trellis export c) is the faster one; denser than that, or in large "
-    "batches on many cores, dense ONNX may be"
+    "ONNX Runtime multiplies by zeros too, because it makes sparse initializers dense when it "
+    "loads them. If more than about 90 % of the remaining connections are zero, the sparse "
+    "run-time in C (trellis export c) is faster; for denser networks, or large batches on many "
+    "cores, dense ONNX may be"
 )
 
 
 @dataclass(frozen=True)
 class OnnxExport:
-    """A written ONNX file. ``difference``: the largest between ONNX Runtime and PyTorch, as a
-    part of the largest output; ``sparse``: initializers stored sparsely; ``dense_size``: bytes of
-    the file had they not been; ``zeros``: the part of its weights that is zero; ``batched``:
-    whether it takes batches of any size."""
+    """What `export_onnx` wrote; prints as one line.
+
+    Attributes:
+        path: The file.
+        size: Its bytes.
+        dense_size: Its bytes without sparse initializers.
+        sparse: Number of sparse initializers.
+        zeros: Fraction of its weights that is zero.
+        difference: Largest difference between ONNX Runtime and PyTorch, as a fraction of the
+            largest output.
+        opset: Version of the ONNX operator set.
+        batched: Whether it accepts batches of any size.
+    """
 
     path: Path
     size: int
@@ -123,13 +132,24 @@ def export_onnx(
     *,
     notes: Mapping[str, str] | None = None,
 ) -> OnnxExport:
-    """Write a model, compacted as a rule, as ONNX, once ONNX Runtime agrees with PyTorch on it.
+    """Write a model as ONNX, after ONNX Runtime has agreed with PyTorch on random inputs.
 
-    The batch stays open where the model's first dimension is one. Weights that are mostly zero
-    are stored as sparse initializers. The file is checked by ``onnx.checker`` and run against
-    PyTorch on random inputs before it is put in place; outputs that differ by more than 1e-5 of
-    the largest are an error. ``notes`` become the file's metadata: what its inputs are, say. Needs
-    ``pip install 'trellis-prune[onnx]'``.
+    Compact the model first, so that dead units are not written. Weights that are mostly zero are
+    stored as sparse initializers. Needs ``pip install 'trellis-prune[onnx]'``.
+
+    Args:
+        model: The model: compacted, masked or baked.
+        example_inputs: Example inputs, as for `trellis.audit`. If their first dimension is one,
+            the file accepts batches of any size.
+        path: The file to write.
+        notes: Metadata of the file, by name.
+
+    Returns:
+        What was written, and its sizes.
+
+    Raises:
+        TrellisError: If a package is missing, the model cannot be written as ONNX, or outputs
+            differ by more than 1e-5 of the largest. Nothing is written then.
 
     >>> import tempfile, trellis
     >>> small = trellis.compact(nn.Linear(4, 2), torch.zeros(1, 4))
@@ -176,8 +196,7 @@ def export_onnx(
 
 
 def _tidy(proto: Any) -> None:
-    """Leave out the exporter's notes (stack traces of the machine it ran on), and call the
-    batch by its name."""
+    """Remove the exporter's notes, such as stack traces, and name the batch dimension."""
     graph = proto.graph
     del proto.metadata_props[:]
     for part in [graph, *graph.node, *graph.input, *graph.output, *graph.initializer]:
@@ -204,7 +223,7 @@ def _tidy(proto: Any) -> None:
 
 
 def _zeros(onnx: Any, proto: Any) -> float:
-    """The part of all floating-point weights that is zero."""
+    """Return the fraction of all floating-point weights that is zero."""
     arrays = [onnx.numpy_helper.to_array(t) for t in proto.graph.initializer]
     weights = [a for a in arrays if a.dtype.kind == "f" and a.ndim > 1]
     total = sum(a.size for a in weights)
@@ -229,7 +248,9 @@ def _difference(model: nn.Module, inputs: Inputs, data: bytes, batched: bool) ->
         flat = [x for x in leaves(given) if isinstance(x, Tensor)]
         names = [value.name for value in session.get_inputs()]
         if len(names) > len(flat):
-            raise TrellisError(f"the ONNX network wants inputs {names}; the model has {len(flat)}")
+            raise TrellisError(
+                f"the ONNX network has the inputs {names}, but the model has {len(flat)}"
+            )
         feeds = {n: x.detach().cpu().numpy() for n, x in zip(names, flat, strict=False)}
         try:
             found = [torch.as_tensor(y) for y in session.run(None, feeds)]
@@ -238,8 +259,8 @@ def _difference(model: nn.Module, inputs: Inputs, data: bytes, batched: bool) ->
         worst = max(worst, _apart(expected, found))
     if not worst <= NEAR:
         raise TrellisError(
-            f"ONNX Runtime and PyTorch differ by {worst:.2g} of the largest output, more than "
-            f"{NEAR:g}: nothing was written"
+            f"ONNX Runtime and PyTorch differ by {worst:.2g} of the largest output, expected at "
+            f"most {NEAR:g}; nothing was written"
         )
     return worst
 
@@ -264,7 +285,9 @@ def _apart(expected: Sequence[Tensor], found: Sequence[Tensor]) -> float:
         if want.numel():
             wide, other = want.cpu().double(), have.double()
             top = float(torch.where(wide.isfinite(), wide, 0.0).abs().max())
-            gap = torch.where(wide == other, 0.0, (wide - other).abs())  # of two infinities none
+            gap = torch.where(
+                wide == other, 0.0, (wide - other).abs()
+            )  # equal infinities do not differ
             far = float(gap.nan_to_num(nan=torch.inf).max())
             worst = max(worst, far / top if top else far)
     return worst
@@ -275,7 +298,7 @@ def _tensors(result: Any) -> list[Tensor]:
 
 
 def _first(error: Exception) -> str:
-    """The line of a long message that says what was wrong."""
+    """Return the first line of an error's root cause."""
     cause: BaseException = error
     while cause.__cause__ is not None:
         cause = cause.__cause__
@@ -285,7 +308,7 @@ def _first(error: Exception) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporter's remarks on packages that are not installed."""
+    """Silence the exporter's remarks on packages that are not installed."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

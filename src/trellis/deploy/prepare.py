@@ -1,4 +1,4 @@
-"""A model as tables that are ready to be written: weights stored, classes and input described."""
+"""Prepare a model for export: its tables, the storage of weights, classes and inputs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .tables.form import Tables
 from .tables.lower import tables
 from .tables.quantize import stored
 
-# A folder to export to: made if need be, and gone again if nothing could be written.
+# The folder to export to: created if needed, and removed again on failure.
 
 
 @contextmanager
 def made(folder: str | os.PathLike[str], what: str) -> Iterator[Path]:
-    """The folder; what fails within leaves no empty one behind. ``what`` is for messages.
+    """Create a folder; a failure inside leaves no empty folder behind. ``what`` is for messages.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place:
@@ -42,12 +42,12 @@ def made(folder: str | os.PathLike[str], what: str) -> Iterator[Path]:
     try:
         try:
             path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:  # perhaps halfway down
+        except OSError as error:  # perhaps after some parents were created
             raise TrellisError(f"cannot make the folder {str(path)!r}: {error.strerror}") from None
         yield path
     except BaseException:
         for part in new:
-            with suppress(OSError):  # somebody put something there
+            with suppress(OSError):  # another process wrote into it
                 part.rmdir()
         raise
 
@@ -56,9 +56,15 @@ def prepared(
     model: nn.Module | Tables, example_inputs: Any = None, *, values: str = "fp32",
     data: Any = None, classes: Sequence[str] | None = None, recording: Recording | None = None,
 ) -> Tables:  # fmt: skip
-    """The tables of a model, with ``values`` of one kind.
+    """Return the tables of a model, ready to be written.
 
-    ``data`` is inputs such as the network will see, (samples, …), on which int8 is calibrated.
+    Args:
+        model: A model, or its tables.
+        example_inputs: Example inputs, as for `trellis.audit`; not needed for tables.
+        values: How weights are stored: ``"fp32"``, ``"fp16"`` or ``"int8"``.
+        data: Inputs such as the network will see, (samples, …), to calibrate int8 on.
+        classes: Names of the outputs.
+        recording: What the network expects of a recording.
     """
     if isinstance(model, nn.Module):
         check_model(model, "repair it before exporting")
@@ -73,7 +79,7 @@ def prepared(
     try:
         checked_meta({"values": values, **shapes, **notes})
     except TrellisError as error:
-        reason = str(error).replace("its META", "what is said of the model")
+        reason = str(error).replace("its META", "the description of the model")
         raise TrellisError(f"classes or recording do not fit the network: {reason}") from None
     return dataclasses.replace(found, notes=notes)
 
@@ -81,7 +87,5 @@ def prepared(
 def _samples(found: Tables, data: Any) -> NDArray[np.float32]:
     array = data.detach().cpu().numpy() if isinstance(data, torch.Tensor) else np.asarray(data)
     if len(found.inputs) != 1 or array.ndim < 2 or array[0].size != found.input_units:
-        raise TrellisError(
-            f"data has the shape {array.shape}; samples of {found.inputs} are expected"
-        )
+        raise TrellisError(f"data: expected samples of shape {found.inputs}, got {array.shape}")
     return array.reshape(len(array), -1).astype(np.float32)

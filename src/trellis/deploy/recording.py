@@ -1,4 +1,4 @@
-"""What a network expects of a recording, in plain numbers."""
+"""How a recording becomes the input of a network, described by plain numbers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,23 @@ BASES = ("chunks", "cosines")
 
 @dataclass(frozen=True)
 class Recording:
-    """Frames of joints become one input: averaged over ``chunks``, centred, divided by ``scale``.
+    """How a recording becomes an input: averaged over chunks, centred, divided by a scale.
 
-    The origin is the mean position, over time, of the joints whose numbers are ``roots``. With
-    ``body``, four joints (bottom, top, left, right), it is also turned as a whole, so that the
-    average body stands upright, y, and faces the same way, from left to right along x. With
-    ``bones``, pairs of joints, it is also brought to one size, in which these were ``length`` long
-    on average before they were divided by ``scale``; but not where they are shorter than a
-    twentieth of that. The network reads (joints, chunks · 3): x y z of every chunk or, where
-    ``basis`` is ``"cosines"``, x y z of every coefficient of the orthonormal cosine transform
-    (DCT-II) over the chunks.
+    The input has the shape (joints, chunks · 3).
+
+    Attributes:
+        joints: Names of the joints.
+        chunks: Number of equal parts of time over which frames are averaged.
+        roots: Joints whose mean position over time is the origin.
+        scale: Divisor of all coordinates.
+        basis: ``"chunks"``: x y z of every chunk. ``"cosines"``: x y z of every coefficient of the
+            orthonormal cosine transform (DCT-II) over the chunks.
+        body: Four joints (bottom, top, left, right), or None. The recording is turned as a whole,
+            so that on average y points from bottom to top and x from left to right.
+        bones: Pairs of joints. The recording is rescaled so that these bones are ``length`` long
+            on average, before the division by ``scale``. Bones shorter than a twentieth of that
+            are not rescaled.
+        length: Average length of the bones.
 
     >>> Recording(("shoulder", "hand"), chunks=4, roots=(0,), scale=0.5).notes()["chunks"]
     4
@@ -43,11 +50,16 @@ class Recording:
 
     def __post_init__(self) -> None:
         if self.basis not in BASES:
-            raise TrellisError(f"basis={self.basis!r} is none of {', '.join(map(repr, BASES))}")
+            raise TrellisError(
+                f"unknown basis={self.basis!r}; known: {', '.join(map(repr, BASES))}"
+            )
 
     def notes(self) -> dict[str, Any]:
-        """As it lies in a ``.trellis`` file, where no basis means chunks, no body the
-        camera's frame, and no bones the size that was recorded."""
+        """Return what a ``.trellis`` file stores.
+
+        Without a basis it is chunks; without a body, the camera's frame; without bones, the
+        recorded size.
+        """
         sized = {"bones": [list(map(int, bone)) for bone in self.bones],
                  "length": float(self.length)}  # fmt: skip
         return {
@@ -62,12 +74,12 @@ class Recording:
 
 
 def waves(recording: Mapping[str, Any]) -> bool:
-    """Whether such notes say that the network reads cosine coefficients."""
+    """Return whether the network reads cosine coefficients."""
     return bool(recording.get("basis", "chunks") == "cosines")
 
 
 def work(recording: Mapping[str, Any]) -> int:
-    """Bytes of stack that the cosine transform in C works in.
+    """Return the bytes of stack that the cosine transform in C needs.
 
     >>> work({"chunks": 32}), work({"chunks": 32, "basis": "cosines"})
     (0, 384)
@@ -76,19 +88,20 @@ def work(recording: Mapping[str, Any]) -> int:
 
 
 def divisor(recording: Mapping[str, Any]) -> float:
-    """What places are divided by: the scale, and the factor √(2/M) of a cosine transform."""
+    """Return the divisor of coordinates: the scale, and the factor √(2/M) of the DCT."""
     scale: float = recording["scale"]
     return scale * math.sqrt(recording["chunks"] / 2) if waves(recording) else scale
 
 
 def bone_length(recording: Mapping[str, Any]) -> float:
-    """How long the bones of what is divided so are on average."""
+    """Return the average length of the bones after the division."""
     return float(recording.get("length", 1.0)) / divisor(recording)
 
 
 def cosine_table(chunks: int) -> NDArray[np.float32]:
-    """What the transform in C (``cosine.h``) multiplies by: the factors of each halving, then,
-    if something odd is left, the cosines once around a circle.
+    """Return the factors of the transform in C (``cosine.h``).
+
+    They are the factors of each halving and, if an odd size is left, the cosines of a circle.
 
     >>> [round(float(factor), 3) for factor in cosine_table(2)]
     [1.414]
@@ -96,7 +109,7 @@ def cosine_table(chunks: int) -> NDArray[np.float32]:
     (28, 20, 0)
     """
     parts, size = [np.zeros(0)], chunks
-    while size % 2 == 0 and size != 4:  # blocks of four have a function of their own
+    while size % 2 == 0 and size != 4:  # size four has its own function
         parts.append(2 * np.cos(np.pi * (np.arange(size // 2) + 0.5) / size))
         size //= 2
     if size % 2 and size > 1:

@@ -1,4 +1,4 @@
-"""``trellis.Runtime``: a ``.trellis`` file, ready to predict."""
+"""`trellis.Runtime`: run a ``.trellis`` file with the compiled sparse kernel."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .format.read import content, read_meta
 from .native_library import library
 from .recording import bone_length, cosine_table, divisor, waves
 
-# One recording as the input of a network, by the same C that a device runs.
+# From a recording to the input of a network, by the same C that a device runs.
 
 
 def recorded(frames: NDArray[np.float32], recording: Mapping[str, Any]) -> NDArray[np.float32]:
-    """(frames, joints, 3), contiguous, -> (joints, chunks · 3), as the notes of a `Recording` say.
+    """Prepare a contiguous (frames, joints, 3) as (joints, chunks · 3), by a `Recording`'s notes.
 
     >>> notes = {"joints": ["hand"], "chunks": 2, "roots": [0], "scale": 0.5}
     >>> recorded(np.arange(12, dtype=np.float32).reshape(4, 1, 3), notes)
@@ -38,7 +38,7 @@ def recorded(frames: NDArray[np.float32], recording: Mapping[str, Any]) -> NDArr
         for name in ("body", "bones")
     )
     if waves(recording):
-        table = np.append(cosine_table(chunks), np.float32(0))  # of one chunk, it is empty
+        table = np.append(cosine_table(chunks), np.float32(0))  # for one chunk the table is empty
         work = np.empty(3 * chunks, np.float32)
     library().trellis_recorded(
         frames.ctypes.data, count, joints, chunks, roots.ctypes.data, len(roots),
@@ -56,11 +56,25 @@ Floats = NDArray[np.float32]
 
 
 class Runtime:
-    """A network's tables in the compiled sparse run-time.
+    """A network in the compiled sparse run-time.
 
-    Reads nothing but data: the kernel is built once, from the source in this package, by the
-    machine's C compiler (or ``pip install ziglang``) into the user's cache. Any number of threads
-    may predict with one `Runtime`; Python's interpreter lock is released meanwhile.
+    The kernel is built once, from the source in this package, by the machine's C compiler (or
+    ``pip install ziglang``), into the user's cache. A ``.trellis`` file holds data only, no code.
+    Any number of threads may share one `Runtime`; Python's interpreter lock is released while it
+    computes.
+
+    Args:
+        path: A ``.trellis`` file, such as `trellis.export_c` writes.
+
+    Attributes:
+        inputs: Shapes of the inputs, without the batch.
+        outputs: Shapes of the outputs, without the batch.
+        values: How weights are stored: ``"fp32"``, ``"fp16"`` or ``"int8"``.
+        classes: Names of the classes, or None.
+        recording: What the network expects of a recording, or None.
+
+    Raises:
+        TrellisError: If the file is damaged, or the kernel cannot be built.
 
     >>> import tempfile, torch, trellis
     >>> layer = torch.nn.Linear(3, 2)
@@ -85,7 +99,8 @@ class Runtime:
         self._model = self._library.trellis_open(data, len(data), why, len(why))
         if not self._model:
             raise TrellisError(
-                f"{str(path)!r} is no sound .trellis file: {why.value.decode('ascii', 'replace')}"
+                f"{str(path)!r} is damaged or not a .trellis file: "
+                f"{why.value.decode('ascii', 'replace')}"
             )
         self._close = weakref.finalize(self, self._library.trellis_close, self._model)
         found = (
@@ -93,58 +108,76 @@ class Runtime:
             self._library.trellis_outputs(self._model),
         )
         if found != (sum(map(math.prod, self.inputs)), sum(map(math.prod, self.outputs))):
-            raise TrellisError(f"{str(path)!r} is no sound .trellis file: its shapes do not fit")
+            raise TrellisError(
+                f"{str(path)!r} is damaged or not a .trellis file: its shapes do not fit"
+            )
         self._widths = found
         self._local = threading.local()
 
     def predict(self, *inputs: Any) -> Any:
-        """The network's output for one input after another, or for a batch of them.
+        """Compute the network's outputs for one sample or for a batch.
 
-        An input has the shape of the model's, with a batch in front or without; arrays, tensors
-        and nested lists will do. Returns a float32 array, or a tuple of them if the model has
-        several outputs.
+        Args:
+            *inputs: One array, tensor or nested list per input of the model, of the model's shape
+                or with a batch in front.
+
+        Returns:
+            A float32 array, or a tuple of them if the model has several outputs; with a batch in
+            front if the inputs had one.
+
+        Raises:
+            TrellisError: If shapes do not fit, or a number is not finite.
         """
         if len(inputs) != len(self.inputs):
-            raise TrellisError(
-                f"the model has {len(self.inputs)} inputs and {len(inputs)} are given"
-            )
+            raise TrellisError(f"expected {len(self.inputs)} inputs, got {len(inputs)}")
         parts = [_array(x) for x in inputs]
         single = parts[0].shape == self.inputs[0]
         batch = 1 if single or parts[0].ndim == 0 else parts[0].shape[0]
         for part, shape in zip(parts, self.inputs, strict=True):
             if part.shape != (shape if single else (batch, *shape)):
                 raise TrellisError(
-                    f"an input has the shape {part.shape}; the model reads {shape}, or a batch "
-                    f"of them: (batch, {', '.join(map(str, shape))})"
+                    f"expected an input of shape {shape} or, as a batch, (batch, "
+                    f"{', '.join(map(str, shape))}), got {part.shape}"
                 )
         flat = [part.reshape(batch, math.prod(part.shape[not single :])) for part in parts]
         x = np.ascontiguousarray(flat[0] if len(flat) == 1 else np.concatenate(flat, axis=1))
-        if not np.isfinite(x).all():  # a kernel without branches would make numbers of it
-            raise TrellisError("an input holds a number that is not finite: repair it first")
+        if not np.isfinite(x).all():  # the kernel has no branches for NaN
+            raise TrellisError("an input holds a number that is not finite; repair it first")
         y = self._run(x)
         if not np.isfinite(y).all():
             raise TrellisError(
-                "an output is not finite: the network overflows on these inputs; give inputs like "
-                "those it was trained on"
+                "an output is not finite: the network overflows; give inputs like those it was "
+                "trained on"
             )
         results = self._split(y)
         results = [result[0] for result in results] if single else results
         return results[0] if len(results) == 1 else tuple(results)
 
     def prepared(self, recordings: Sequence[Any]) -> Floats:
-        """Recordings, (frames, joints, 3) each, as inputs, in C: averaged over chunks, centred
-        and scaled; turned, where the network reads the body's frame; brought to one size, where it
-        does; and transformed, where it reads waves."""
+        """Prepare recordings as inputs of the network, in C.
+
+        Each recording is averaged over chunks, centred and scaled. If the network was trained so,
+        it is also turned into the body's frame, rescaled to one size, and cosine transformed.
+
+        Args:
+            recordings: Arrays of shape (frames, joints, 3).
+
+        Returns:
+            An array of shape (recordings, joints, chunks · 3), for `predict`.
+
+        Raises:
+            TrellisError: If the model does not read recordings, or a recording does not fit.
+        """
         if self.recording is None:
-            raise TrellisError("this model says nothing of recordings: give its inputs to predict")
+            raise TrellisError("this model does not read recordings; give its inputs to predict")
         joints = len(self.recording["joints"])
         made = np.empty((len(recordings), joints, self.recording["chunks"] * 3), np.float32)
         for number, given in enumerate(recordings):
             frames = np.ascontiguousarray(_array(given))
             if frames.shape[1:] != (joints, 3) or len(frames) == 0 or not np.isfinite(frames).all():
                 raise TrellisError(
-                    f"recording {number} has the shape {frames.shape}; at least one frame of "
-                    f"({joints}, 3) finite numbers is expected"
+                    f"recording {number}: expected finite numbers of shape (frames, {joints}, 3), "
+                    f"got {frames.shape}"
                 )
             made[number] = recorded(frames, self.recording)
         return made
@@ -157,7 +190,7 @@ class Runtime:
         return y
 
     def _scratch(self, batch: int) -> int:
-        """Where memory of this thread's own lies, 64-byte aligned; it is kept for the next call."""
+        """Return the address of this thread's scratch memory, 64-byte aligned and reused."""
         kept: tuple[int, int, Any] = getattr(self._local, "scratch", (-1, 0, None))
         if kept[0] < batch:
             size = self._library.trellis_scratch(self._model, batch)
@@ -186,10 +219,7 @@ def _array(value: Any) -> Floats:
     try:
         return np.asarray(value, np.float32)
     except (TypeError, ValueError) as error:
-        raise TrellisError(f"an input is no array of numbers: {error}") from None
-
-
-# Tables evaluated by the C run-time, from Python.
+        raise TrellisError(f"expected an array of numbers: {error}") from None
 
 
 __all__ = ["Runtime"]

@@ -1,4 +1,4 @@
-"""The report: one page that shows what survived, from a run, a model or an audit."""
+"""The report: one HTML page that shows what survived, from a run, a model or an audit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["page", "write_page"]
 
 
 def write_page(path: Path, content: dict[str, Any]) -> int:
-    """Write the page that shows this content; returns its size in bytes."""
+    """Write the page with this content; return its size in bytes."""
     text = page(content).encode("utf-8")
     with replacing(path) as [draft]:
         draft.write_bytes(text)

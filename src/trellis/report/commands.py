@@ -1,4 +1,4 @@
-"""The command lines that make a model again, as far as its history tells."""
+"""Rebuild the command lines that made a model, from its history."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..methods.method import default_of, options_of_class
 from ..methods.options import DEFAULT
 from ..training import RECIPES
 
-# Settings as they are given on a command line, so that it does the same again.
+# Settings as command-line options.
 
 
 def exact(value: Any) -> str:
-    """A number, as short as may be and not rounded; whatever is none, as it is.
+    """Return a number in its shortest exact form, and anything else as text.
 
     >>> exact(1.0), exact(0.5), exact(2 / 3), exact(3), exact("many")
     ('1', '0.5', '0.6666666666666666', '3', 'many')
@@ -69,7 +69,7 @@ def pruning(step: Mapping[str, Any]) -> list[str]:
 
 
 Step = Mapping[str, Any]
-_GO_ON = ("prune", "tune")  # steps that begin with a model's folder
+_GO_ON = ("prune", "tune")  # steps that start from a model's folder
 
 
 def commands(
@@ -77,9 +77,10 @@ def commands(
     architecture: Mapping[str, Any],
     own: Mapping[str, str],
 ) -> list[str]:
-    """The command lines of a model's history, as far as it tells; ``architecture`` are the options
-    of its training that the history leaves out, by name; ``own`` are those that `trellis shrink`
-    takes by itself for such skeletons.
+    """Return the command lines of a model's history.
+
+    ``architecture`` are the options of its training that the history lacks, by name; ``own`` are
+    the defaults of `trellis shrink` for such skeletons.
 
     >>> train = {"step": "train", "source": "hands45", "fold": "1:1", "seed": 3}
     >>> quick = {"recipe": {"name": "quick", "epochs": 5}}
@@ -89,7 +90,7 @@ def commands(
     >>> commands([shrink], {"basis": "chunks"}, {"basis": "cosines"})
     ['trellis shrink --data hands45 --keep 9 --no-mirror --basis chunks']
 
-    Each goes on from the folder that the one before it wrote, and no two write the same:
+    Each starts from the folder that the previous one wrote, and no two write to the same folder:
 
     >>> prune = {"step": "prune", "budget": 6}
     >>> for line in commands([shrink, prune, prune | {"budget": 4}], {}, {}):
@@ -134,7 +135,7 @@ def commands(
 
 
 class _Names:
-    """Folders that commands write, each another.
+    """Names of the folders that commands write, all different.
 
     >>> names = _Names()
     >>> names.fresh("tuned"), names.fresh("pruned"), names.fresh("tuned")
@@ -156,8 +157,8 @@ _DEFAULTS = {"heads": 16, "filters": 128, "blocks": 1, "shared": False, "combine
 
 
 def _architecture(given: Mapping[str, Any], **changes: str) -> list[str]:
-    """Options that are not as the command has them by itself; ``changes`` are defaults of one that
-    differ from those of `trellis train`."""
+    """Return options that are not defaults; ``changes`` are defaults that differ from those of
+    `trellis train`."""
     words = []
     for name, default in (_DEFAULTS | changes).items():
         value = given.get(name, default)
@@ -186,12 +187,12 @@ def _training(step: Step) -> list[str]:
     words += ["--skip-bad"] if step.get("skip_bad") else []
     words += _teacher(step)
     varied = step.get("augmentation") is not None
-    own = str(recipe.get("name")).startswith("shrink")  # a course varies recordings by itself
+    own = str(recipe.get("name")).startswith("shrink")  # a course always augments
     return words + (["--augment"] if varied and not own else [])
 
 
 def _teacher(step: Step) -> list[str]:
-    """The models that a step learnt from, where it says where they were.
+    """Return the options for the teachers of a step, if it holds their folders.
 
     >>> step = {"teacher": ["a", "b"], "taught": {"weight": 0.5, "temperature": 2.0}}
     >>> " ".join(_teacher(step))

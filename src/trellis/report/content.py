@@ -16,21 +16,21 @@ from ..paths.audit import Audit
 from ..skeleton import Layout
 from ..skeleton.data.pose import branches, turn_of
 
-# Where the joints of a skeleton are drawn: in their anatomical shape, on a plane.
+# The positions at which joints are drawn, on a plane.
 
 
 Points = NDArray[np.float64]
 HANDS = ("fpha", "hand", "mediapipe-hand", "shrec17")
 
-# An open right hand seen from its back, thumb first: where fingers begin (distance from the wrist,
-# degrees aside), where they point, and the lengths of their bones, in millimetres.
+# An open right hand seen from its back, thumb first: the base of each finger (distance from the
+# wrist, angle in degrees), the direction of each finger, and the lengths of its bones, in mm.
 _BASES = ((46, -52), (92, -18), (91, -2), (86, 13), (80, 28))
 _POINTS = (-47, -14, -1, 12, 27)
 _BONES = ((42, 33, 28), (46, 28, 23), (51, 31, 24), (47, 29, 24), (37, 23, 21))
 
 
 def drawn_pose(layout: Layout, mean: Sequence[Sequence[float]] | None) -> list[list[float]]:
-    """(joints, 2): right and down, the larger extent from 0 to 1.
+    """Return (joints, 2): right and down, the larger extent from 0 to 1.
 
     Hands of known layouts are drawn open, whatever their recordings do; others in the ``mean``
     pose of their recordings, seen from the front; without one, as a tree of bones.
@@ -52,7 +52,7 @@ def drawn_pose(layout: Layout, mean: Sequence[Sequence[float]] | None) -> list[l
 
 
 def _hand(layout: Layout) -> Points | None:
-    """Five chains of four joints, thumb first; a palm, if there is one, lies amid the knuckles."""
+    """Draw five chains of four joints, thumb first; a palm lies between the knuckles."""
     points = np.zeros((len(layout.joints), 2))
     tips = [j for j in range(len(layout.joints)) if j not in layout.parents]
     if len(tips) != 5:
@@ -81,7 +81,7 @@ def _direction(degrees: float) -> Points:
 
 
 def _tree(layout: Layout) -> Points:
-    """Joints above what they hang on; those that nothing hangs on side by side."""
+    """Draw joints as a tree: each above its parent, leaves side by side."""
     depth = [0] * len(layout.joints)
     for joint in range(len(layout.joints)):
         above, seen = joint, {joint}
@@ -108,7 +108,7 @@ class Missing:
 
 
 def skeleton_part(layout: Layout, mean: Sequence[Sequence[float]] | None) -> dict[str, Any]:
-    """Joints, bones, fingers or limbs, and where joints are drawn."""
+    """Return joints, bones, fingers or limbs, and the positions of joints."""
     return {
         "joints": list(layout.joints),
         "bones": [list(bone) for bone in layout.bones],

@@ -1,4 +1,4 @@
-"""Which joints, and which moments, a class still listens to."""
+"""Multiplications of a pruned GCN, and which joints and moments each class depends on."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch import Tensor
 from ..skeleton.data.representation import COORDINATES, cosines
 from .gcn_paths import BlockMessages, Messages
 
-# How many multiplications it takes to read a recording: uses of connections that lie on paths.
+# The number of multiplications for one recording: uses of connections on paths.
 
 
 def multiplications(messages: Messages) -> int:
-    """A use counts if something reaches it and it leads to a class; all others can be left out.
+    """Count the uses of connections on paths from an input to a class.
 
-    Attention comes before the convolution or behind it, wherever the signal is smaller: as the
-    network itself computes.
+    Attention comes before or after the convolution, wherever the signal is smaller, as in the
+    network.
 
     >>> from trellis.skeleton import GCN
     >>> from trellis.report.gcn_paths import messages_of
@@ -37,7 +37,7 @@ def multiplications(messages: Messages) -> int:
 
 
 def dense_multiplications(sizes: Mapping[str, Any]) -> int:
-    """Of a GCN of these sizes with nothing removed.
+    """Count the multiplications of an unpruned GCN of these sizes.
 
     >>> sizes = {"nodes": 21, "channels": 96, "classes": 45, "heads": 16, "filters": 128}
     >>> dense_multiplications(sizes | {"blocks": 1})
@@ -80,8 +80,9 @@ def _einsum(pattern: str, *operands: Tensor) -> Tensor:
 
 
 def moments_of(chunks: int, kinds: Sequence[str] = COORDINATES) -> list[int]:
-    """The chunk that each three channels of a joint are of, in their order; in the basis of cosines
-    the wave. A velocity is of the later of its two chunks.
+    """Return the chunk (or cosine coefficient) of each three channels of a joint, in order.
+
+    A velocity belongs to the later of its two chunks.
 
     >>> moments_of(3), moments_of(3, ("coordinates", "velocity"))
     ([0, 1, 2], [0, 1, 2, 1, 2])
@@ -90,10 +91,10 @@ def moments_of(chunks: int, kinds: Sequence[str] = COORDINATES) -> list[int]:
 
 
 def by_joint(messages: Messages) -> Tensor:
-    """(classes, joints): the part of a class's paths that begin at a joint.
+    """Return (classes, joints): the share of a class's paths that begin at a joint.
 
-    Parts are of the summed path products, and those of a class add up to one; a class that no path
-    reaches has none.
+    Shares are of the summed path products, and those of a class add up to one, or to zero if no
+    path reaches it.
 
     >>> from trellis.skeleton import GCN
     >>> from trellis.report.gcn_paths import messages_of
@@ -108,8 +109,8 @@ def by_joint(messages: Messages) -> Tensor:
 
 
 def by_moment(messages: Messages, moments: Sequence[int]) -> Tensor:
-    """(classes, moments): the part that begins at a moment. ``moments`` say which chunk, or which
-    wave, each three channels are of."""
+    """Return (classes, moments): the share that begins at a moment. ``moments`` gives the chunk,
+    or the cosine coefficient, of each three channels."""
     channels = messages.first.by_channel
     by_three = channels.reshape(len(channels), len(moments), 3).sum(2)
     found = torch.zeros(len(channels), max(moments) + 1, dtype=channels.dtype)
@@ -117,11 +118,10 @@ def by_moment(messages: Messages, moments: Sequence[int]) -> Tensor:
 
 
 def over_chunks(waves: Tensor) -> Tensor:
-    """Parts by wave (…, chunks) -> parts by chunk (…, chunks), which add up to the same.
+    """Convert shares by cosine coefficient to shares by chunk, (…, chunks), of the same sum.
 
-    A wave is there at every moment, more where it swings wide: what begins at wave k is spread over
-    the chunks by the squares of the wave, C[k, m]², which add up to one over the chunks, because
-    rows of C are of length one.
+    The share of coefficient k is spread over the chunks m by C[k, m]², where C is the orthonormal
+    cosine transform. Its rows have length one, so these squares add up to one.
 
     >>> over_chunks(torch.tensor([[1.0, 0, 0], [0, 1, 0]])).mul(6).round(decimals=4)
     tensor([[2., 2., 2.],

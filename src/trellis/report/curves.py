@@ -1,4 +1,4 @@
-"""The rows of a run as points: what is kept, what of it lives, and how well it does."""
+"""The rows of a run as points: kept, live and accuracy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VALUE, PLACE = 4, 4  # bytes of a weight, and of where it stands
 
 
 def rows_of_run(folder: Folder) -> list[dict[str, Any]]:
-    """Every row of the plan, the dense one first; figures are None where nothing is finished."""
+    """Return every row of the plan, the dense one first; unfinished figures are None."""
     settings, data = folder.settings, folder.data
     plan = plan_of(settings, data)
     found = [summary(row, folder.records, settings.seeds, data) for row in plan.rows]
@@ -53,7 +53,7 @@ def _row(found: Summary, records: list[Record]) -> dict[str, Any]:
 
 
 def method_key(row: Row) -> str:
-    """The method that a row's points are joined with; columns of Table 3 belong to one."""
+    """Return the series of a row; the columns of Table 3 form one series."""
     if row.method is None:
         return DENSE
     return "alpha" if row.key.startswith("alpha-") else row.method.key
@@ -66,7 +66,7 @@ def _bytes(row: Row, found: Summary, live: list[int]) -> float | None:
 
 
 def layers_of(records: list[Record]) -> dict[str, Pair] | None:
-    """Kept and live of each layer, in the mean over networks; live None in runs of old."""
+    """Return kept and live of each layer, as means over networks; live is None in old runs."""
     networks = [record for record in records if "layers" in record]
     if not networks:
         return None
@@ -101,7 +101,7 @@ def methods_of_run(folder: Folder) -> list[dict[str, Any]]:
 
 
 def published_of(folder: Folder) -> list[dict[str, Any]]:
-    """The paper's points, where the benchmark is the paper's."""
+    """Return the paper's points, if the benchmark is the paper's."""
     settings = folder.settings
     if not is_benchmark(settings, folder.data) or settings.table == "table1":
         return []
@@ -127,7 +127,7 @@ def published_of(folder: Folder) -> list[dict[str, Any]]:
 
 
 def chosen_row(rows: list[dict[str, Any]], shown: set[str]) -> tuple[str | None, str]:
-    """The row that the page opens with, and by what rule.
+    """Return the row that the page opens with, and the rule that chose it.
 
     The most pruned one that loses at most five points against the dense network. Of several, one
     whose network was kept (``shown``), without dead connections, the most accurate: in this order.
@@ -158,11 +158,11 @@ def _mean(values: list[int]) -> float:
     return round(sum(values) / len(values), 2)
 
 
-# A network as a point of a chart, and the series that points belong to.
+# A network as a point of a chart, and the series of points.
 
 
 def method(key: str, label: str) -> dict[str, Any]:
-    """A series: points of one method are joined by one line, so all must be measured alike."""
+    """Return a series. One line joins its points, so all must be measured alike."""
     return {"key": key, "label": label, "consistent": True, "paper": False}
 
 
@@ -170,7 +170,8 @@ def point(
     key: str, method: str, label: str, rate: float, kept: float, live: float | None,
     metrics: Mapping[str, Any], found: Audit | None = None, on: str = "test",
 ) -> dict[str, Any]:  # fmt: skip
-    """``live`` is in percent, None where nobody knows; ``on`` says which recordings were named."""
+    """Return a point. ``live`` is in percent, or None if unknown; ``on`` says which recordings
+    were classified."""
 
     def accuracy(name: str) -> list[float | None] | None:
         value = metrics.get(name)

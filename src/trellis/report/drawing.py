@@ -1,4 +1,4 @@
-"""The surviving network as lines to draw: every connection, or bundles where there are too many.
+"""The surviving network as lines to draw: every connection, or bundles if there are too many.
 
 A flow is the part of the classes' paths that runs through a line. Every reached class counts one,
 so the flows of a column add up to the number of reached classes.
@@ -20,7 +20,7 @@ from ..skeleton.data.representation import BASES
 from .costs import by_joint, by_moment, multiplications, over_chunks
 from .gcn_paths import BlockMessages, Later, Messages, Weights, messages_of
 
-# A network with too many connections to draw each: what flows between joints, heads and classes.
+# Bundles, for too many connections: what flows between joints, heads and classes.
 #
 # Of each block, ``flow`` (classes, joints, heads) is the part of a class's paths that come from a
 # joint through a head, and ``filters`` how many of each head lie on a path. From the second block
@@ -29,7 +29,7 @@ from .gcn_paths import BlockMessages, Later, Messages, Weights, messages_of
 
 
 def bundles(messages: Messages) -> list[dict[str, Any]]:
-    """What flows through each block, its numbers as bytes."""
+    """Return what flows through each block, quantised to bytes."""
     found: list[dict[str, Any]] = []
     last: BlockMessages = messages.first
     for block in messages.blocks:
@@ -42,7 +42,7 @@ def bundles(messages: Messages) -> list[dict[str, Any]]:
 
 
 def _between(last: BlockMessages, block: Later, summed: bool) -> dict[str, Any]:
-    """What flows from each head h of the block before, by its filters g, to each of this one."""
+    """Return what flows from each head of the previous block to each head of this one."""
     before = last.forward  # joints, nodes, heads, filters
     heads = len(last.attention)
     if summed:  # every head before gives the same channels
@@ -58,7 +58,7 @@ def _between(last: BlockMessages, block: Later, summed: bool) -> dict[str, Any]:
 
 
 def quantised(values: Tensor) -> dict[str, Any]:
-    """Numbers from 0 up as a byte each, by their square root: small ones keep a place.
+    """Quantise non-negative numbers to bytes, by their square root, so that small ones survive.
 
     >>> found = quantised(torch.tensor([0.0, 0.25, 1.0]))
     >>> found["shape"], found["largest"], list(base64.b64decode(found["bytes"]))
@@ -66,7 +66,7 @@ def quantised(values: Tensor) -> dict[str, Any]:
     """
     largest = float(values.max()) if values.numel() else 0.0
     scaled = (values.clamp(min=0) / (largest or 1.0)).sqrt() * 255
-    # What is there at all must not look as if it were not.
+    # A positive number must not become zero.
     whole = torch.where(values > 0, scaled.round().clamp(min=1), 0).to(torch.uint8)
     return {
         "shape": list(values.shape),
@@ -80,7 +80,7 @@ _DECADES = 4  # flows from the strongest down to a ten-thousandth of it look dif
 
 
 def drawing(messages: Messages, branches: Sequence[int]) -> dict[str, Any]:
-    """What the page draws. ``branches[j]`` is joint j's finger or limb: lines have its colour."""
+    """Return what the page draws. ``branches[j]`` is joint j's finger or limb, for colours."""
     lines = len(messages.dense.places)
     for block in messages.blocks:
         lines += int(block.attention.count_nonzero()) + int(block.convolution.count_nonzero())
@@ -94,7 +94,7 @@ def drawing(messages: Messages, branches: Sequence[int]) -> dict[str, Any]:
 
 
 class _Lines:
-    """Every connection on a path, by the units it joins.
+    """Every connection on a path, by the units that it joins.
 
     ``attentions`` of each block, k u v: from joint v to joint u in head k; ``convolutions`` of each
     block, k c f: channel c to filter f of head k; ``dense`` k f u o: filter f of head k at joint u
@@ -155,7 +155,7 @@ class _Lines:
 
 
 def _marked(flows: Tensor) -> Tensor:
-    """(branches, lines) -> (lines,): the branch that a line carries more of than the others do.
+    """Return (lines,): the branch that dominates each line, from (branches, lines).
 
     What most of a line comes from would be one and the same almost everywhere, wherever a network
     listens to one finger most. Where lines do not differ, it is that.
@@ -169,7 +169,7 @@ def _marked(flows: Tensor) -> Tensor:
 
 
 def _numbers(known: dict[str, int], members: Tensor) -> Tensor:
-    """(any, lines) booleans -> (lines,): the number of each line's set, as hexadecimal digits.
+    """Encode the columns of (any, lines) booleans as hexadecimal numbers.
 
     >>> known: dict[str, int] = {}
     >>> _numbers(known, torch.tensor([[True, False, True], [False, True, False]])), list(known)
@@ -186,10 +186,10 @@ def _numbers(known: dict[str, int], members: Tensor) -> Tensor:
     return torch.tensor([number[line] for line in lines], dtype=torch.int64)
 
 
-# One network as the page shows it: its lines, what its classes listen to, what it costs.
+# One network as the page shows it: its lines, the shares of joints and moments, its cost.
 
 
-FULL_SHARE = 10_000  # shares are told in these parts
+FULL_SHARE = 10_000  # shares are integers, parts of this number
 
 
 def shown_network(
@@ -210,7 +210,7 @@ def shown_network(
 
 
 def whole_parts(values: Tensor) -> list[list[int]]:
-    """Rows that add up to one -> rows of whole numbers that add up to `FULL_SHARE`, as near as can.
+    """Round rows that add up to one to integers that add up to `FULL_SHARE`.
 
     >>> import torch
     >>> whole_parts(torch.tensor([[1 / 3, 1 / 3, 1 / 3], [0.0, 0.0, 0.0]]))

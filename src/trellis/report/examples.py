@@ -14,11 +14,11 @@ from ..paper import Folder
 from ..skeleton import Fold, Frames, Layout, Skeletons
 from ..skeleton.data.pose import placed, turn_of
 
-# Which class is taken for which, as the page holds it.
+# The confusion matrix, as the page stores it.
 
 
 def flat(pairs: Iterable[tuple[int, int]]) -> list[int]:
-    """(truth, said) of recordings -> truth, said, count, truth, said, count, …
+    """Encode labels and predictions as truth, said, count, truth, said, count, …
 
     >>> flat([(0, 0), (1, 0), (0, 0)])
     [0, 0, 2, 1, 0, 1]
@@ -39,7 +39,7 @@ def of_matrix(matrix: NDArray[np.int64]) -> list[int]:
 def pooled(
     said: Iterable[tuple[int, Sequence[int]]], labels: Sequence[Sequence[int]]
 ) -> list[int] | None:
-    """Over networks: each is a fold and what it said of that fold's test recordings."""
+    """Sum over networks: each is a fold and its predictions for the fold's test recordings."""
     pairs: list[tuple[int, int]] = []
     for fold, answers in said:
         if fold >= len(labels) or len(labels[fold]) != len(answers):
@@ -48,13 +48,13 @@ def pooled(
     return flat(pairs) if pairs else None
 
 
-# The recordings that a network was tested on, as far as a page shows them: two of each class.
+# The test recordings that a page shows: two of each class.
 
 
-# Some of the recordings tested on, by their numbers among these -> their names and frames.
+# From numbers of test recordings to their names and frames.
 Tested = Callable[[Sequence[int]], list[tuple[str, Frames]]]
 
-# What a run says of hands45: the set is built in, and the same bytes everywhere.
+# hands45 in a run's settings: the set is built in, and its bytes are the same everywhere.
 BUILT_IN, DIGEST = "hands45", "f0651516d64d80365fccb245920dcea102d731fa9dc900cbb482f87dd6c1d0f0"
 
 
@@ -67,7 +67,7 @@ def from_fold(data: Skeletons, fold: Fold) -> Tested:
 
 
 def from_built_in(folder: Folder) -> Tested | None:
-    """Of a run on the built-in set, which makes what is shown of it alone; None of any other run.
+    """Return the shown recordings of a run on the built-in set; None for any other run.
 
     To make all of hands45 takes longer than the rest of a page.
     """
@@ -78,14 +78,14 @@ def from_built_in(folder: Folder) -> Tested | None:
     return some_of_hands45
 
 
-FRAMES = 40  # at most: a browser fills in between
+FRAMES = 40  # at most; the browser interpolates
 GRID = 127  # a byte for each coordinate: as fine as the picture is
 
 
 def examples(
     tested: Tested, layout: Layout, labels: Sequence[int], said: Sequence[int]
 ) -> dict[str, Any]:
-    """By class: the first recording that is named right and the first that is not.
+    """Return, by class, the first recording that is classified correctly and the first that is not.
 
     ``labels`` are the classes of the recordings tested on, ``said`` those that a network gave them.
     """
@@ -113,7 +113,7 @@ def _moving(frames: NDArray[np.float32], layout: Layout) -> dict[str, Any]:
 
 
 def thinned(frames: NDArray[np.float32], most: int) -> NDArray[np.float32]:
-    """At most so many frames, evenly spaced from the first to the last.
+    """Return at most ``most`` frames, evenly spaced from the first to the last.
 
     >>> thinned(np.arange(9.0, dtype=np.float32).reshape(9, 1, 1), 3).ravel()
     array([0., 4., 8.], dtype=float32)

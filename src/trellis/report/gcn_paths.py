@@ -1,12 +1,12 @@
 """Path products of a GCN: forward from each joint, backward from each class.
 
-The network of |w| without its activations is linear, and what reaches a class from an input unit
-is the sum of the products of all paths between them: the sum-times semiring. Joints and classes
-are carried through apart, so that everything the report shows is a sum over these messages.
+The network of |w| without activations is linear. What reaches a class from an input unit is the
+sum of the products of all paths between them: the sum-times semiring. Messages are kept separate
+by joint and by class, so that everything the report shows is a sum over these messages.
 
-A block is walked through as convolution, then attention: f (A U W) either way. Where a class is
-reached at all, its paths count as one together (weights of the dense layer are divided by their
-sum): a class with large weights does not drown the others.
+A block is computed as convolution, then attention, which gives the same as the reverse order. The
+paths of each class are scaled to add up to one, so that a class with large weights does not hide
+the others.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from torch import Tensor
 
 from ..skeleton import GCN
 
-# |w| of a GCN, its largest layer by its kept connections alone.
+# |w| of a GCN; its largest layer is stored sparsely.
 #
-# At 99 % that layer keeps a hundredth of two million weights: whatever is done for each kept one is
-# done a hundred times as fast as for all. Attention and convolutions are a tenth of the network,
-# and stay whole.
+# At 99 % sparsity that layer keeps 1 % of two million weights, so sparse work is a hundred times as
+# fast. Attention and convolutions are a tenth of the network, and are stored densely.
 
 
 KeptEntries = Mapping[str, tuple[Tensor, Tensor]]  # places and values of each parameter
@@ -67,7 +66,7 @@ class Connections:
         return self.places // math.prod(self.shape[1:])
 
     def scaled(self, by_class: Tensor) -> Connections:
-        """Every weight times what its class has; those that are nothing then are left out."""
+        """Multiply each weight by the factor of its class, and drop zeros."""
         weight = self.weight * by_class[self.classes]
         left = weight > 0
         if bool(left.all()):
@@ -75,7 +74,7 @@ class Connections:
         return replace(self, places=self.places[left], weight=weight[left])
 
     def to_every_head(self, heads: int) -> Connections:
-        """Where heads are added up, and what the sum is wanted for every head is wanted for."""
+        """Repeat for every head, for networks that add heads up."""
         classes, nodes, _, filters = self.shape
         to = self.places // filters * heads * filters + self.places % filters
         places = to[:, None] + filters * torch.arange(heads)
@@ -100,7 +99,7 @@ class Weights:
 
 
 def weights_of(model: GCN) -> Weights:
-    """A network's, its masks applied.
+    """Return the weights of a network, with masks applied.
 
     >>> found = weights_of(GCN(nodes=3, channels=6, classes=2, heads=2, filters=4))
     >>> found.dense.shape, len(found.dense.places)
@@ -121,7 +120,7 @@ def weights_of(model: GCN) -> Weights:
 
 
 def kept_weights(kept: KeptEntries, shapes: Mapping[str, tuple[int, ...]]) -> Weights:
-    """Of the places and values that a run keeps of a network; ``shapes`` are its parameters'."""
+    """Return the weights from the entries that a run stores; ``shapes`` are the parameters'."""
     attentions, convolutions = [], []
     for number in range(len(shapes) // 2):
         attentions.append(_whole(kept, shapes, f"blocks.{number}.attention"))
@@ -136,12 +135,12 @@ def kept_weights(kept: KeptEntries, shapes: Mapping[str, tuple[int, ...]]) -> We
 
 
 def added_up(places: Tensor, weight: Tensor, size: int) -> Tensor:
-    """(size,): what each place gets.
+    """Sum weights by place, as (size,).
 
     >>> added_up(torch.tensor([1, 1, 0]), torch.tensor([2.0, 3.0, 4.0]).double(), 3)
     tensor([4., 5., 0.], dtype=torch.float64)
     """
-    # Of nothing at all bincount makes whole numbers.
+    # For empty inputs bincount returns integers.
     return torch.bincount(places, weight, size).double()
 
 
@@ -159,12 +158,12 @@ def _clean(places: Tensor, values: Tensor, shape: tuple[int, int, int, int]) -> 
 
 
 def _magnitude(weight: Tensor) -> Tensor:
-    """|w|; a training that went astray leaves weights that are no numbers: these carry nothing."""
+    """Return |w|; NaN and infinity, left by a diverged training, count as zero."""
     found = weight.detach().double().abs()
     return found if found.sum().isfinite() else found.nan_to_num(0.0, 0.0, 0.0)
 
 
-# What the report asks of each block of a network, its messages known.
+# The quantities of each block that the report shows.
 
 
 Ends = tuple[Tensor, Tensor]  # (joints, lines) and (classes, lines)
@@ -218,9 +217,8 @@ class BlockMessages(ABC):
 
 # The first block, whose nodes are the joints themselves.
 #
-# What has come from a joint by its convolution is still at that joint, and the same for every
-# joint. So no message has joints and nodes both, and a few sums over kept connections tell
-# everything.
+# After the convolution, a message is still at its joint, and is the same for every joint. So no
+# message needs both joints and nodes, and a few sums over kept connections are enough.
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,7 +308,7 @@ class First(BlockMessages):
         return weight * by_joint[:, k, f], weight * self.by_class[:, k, f]
 
 
-# A block behind another: what comes from a joint has been to others on its way.
+# A later block: messages from a joint have passed through other joints.
 
 
 @dataclass(frozen=True, eq=False)
@@ -416,7 +414,7 @@ class Messages:
 
 
 def messages_of(weights: Weights) -> Messages:
-    """All messages of a network.
+    """Compute all messages of a network.
 
     >>> from trellis.skeleton import GCN
     >>> from trellis.report.gcn_paths import weights_of

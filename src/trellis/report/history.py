@@ -1,4 +1,4 @@
-"""A model's history: what was done to it, in words and in figures."""
+"""A model's history in words and figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Step = Mapping[str, Any]
 
 
 def taught_by(step: Step) -> str:
-    """Who taught the network that a course made, in words.
+    """Describe the teachers of a network that a course trained.
 
     >>> taught_by({"teachers": 1}), taught_by({"teachers": 0})
     ('1 network with a hundredth of the connections, and labels', 'labels alone')
@@ -27,7 +27,7 @@ def taught_by(step: Step) -> str:
 
 
 def left_and_right(step: Step) -> str | None:
-    """Whether a course exchanged them, and why, in words; None where nobody asked.
+    """Describe whether a course mirrored left and right, and why; None if not asked for.
 
     >>> left_and_right({"mirror": "no one said", "course": {"augmentation": {"mirror": 0.0}}})
     'not exchanged: no one said'
@@ -41,7 +41,7 @@ def left_and_right(step: Step) -> str | None:
 
 
 def missed(step: Step) -> str | None:
-    """That a search found no network that held what was asked for, in words; None where one did.
+    """Describe a search that found no network of the wanted accuracy; None if it found one.
 
     >>> missed({"at_least": 0.95, "met": False, "best": 0.9})[-37:]
     'the best had 90.0 %, 5.0 points short'
@@ -61,7 +61,7 @@ def known(history: Sequence[Step], name: str) -> Any:
 
 
 def last_metrics(history: Sequence[Step]) -> Mapping[str, Any]:
-    """What the last step measured; nothing after a step that changed the network unmeasured."""
+    """Return what the last step measured; empty if the network changed after it."""
     found: Mapping[str, Any] = history[-1].get("metrics", {}) if history else {}
     return found
 
@@ -85,7 +85,7 @@ _TRAINS = {"train": "train", "tune": "tune", "shrink": "train, prune and tune"}
 
 
 def spent(history: Sequence[Step]) -> list[tuple[str, str]]:
-    """With what it was trained, on what, and how long that took, as far as the history tells.
+    """Return the versions, the device and the time of the training, if the history has them.
 
     >>> train = {"step": "train", "hardware": "CPU x", "seconds": 600}
     >>> train["versions"] = {"torch": "2.13"}
@@ -116,7 +116,7 @@ _ELSEWHERE = ("step", "digest", "hardware", "versions", "seconds")  # told, or o
 
 
 def told(step: Mapping[str, Any]) -> str:
-    """A step of the history on one line, its nested parts by name; `spent` tells the rest."""
+    """Describe a step of the history on one line; `spent` describes its time and device."""
     parts = []
     for name, value in step.items():
         if name in _ELSEWHERE or value is None or value == {}:

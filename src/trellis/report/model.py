@@ -1,4 +1,4 @@
-"""What the page shows of one model, or of a dense model and the one that it was shrunk to."""
+"""The content of the page of one model, or of a dense model and its shrunk version."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from .history import (
     told,
 )
 
-# What a search tried on the way to its network.
+# The networks that a search tried.
 #
-# A search is judged on training recordings that are held out for it (validation), so that test
-# recordings choose nothing. Figures of the two are not to be compared: they are separate series.
+# A search is judged on training recordings that are held out (validation), so that test recordings
+# choose nothing. Figures of the two must not be compared, so they are separate series.
 
 
 Point = Mapping[str, Any]
@@ -50,7 +50,7 @@ _MEASURED = {"validation": "validation_top1", "test": "top1"}  # on what, and wh
 
 
 def tried_in(path: Path) -> tuple[CurvePoint, ...]:
-    """The points of a curve's file: sparsity, kept; validation_top1, top1 and live where known."""
+    """Read the points of a curve's file: sparsity, kept and, if known, accuracies and live."""
     try:
         return tuple(read_json(path, list[CurvePoint], "delete it to do without it"))
     except FileNotFoundError:
@@ -58,7 +58,7 @@ def tried_in(path: Path) -> tuple[CurvePoint, ...]:
 
 
 def tried_rows(curve: Sequence[Point]) -> list[dict[str, Any]]:
-    """A row for each accuracy of each point.
+    """Return a row for each accuracy of each point.
 
     >>> for row in tried_rows([{"sparsity": 0.5, "kept": 8, "validation_top1": 0.75, "top1": 0.5}]):
     ...     print(row["key"], row["label"], row["on"], row["top1"], row["live"])
@@ -80,7 +80,7 @@ def tried_rows(curve: Sequence[Point]) -> list[dict[str, Any]]:
 
 
 def tried_methods(curve: Sequence[Point]) -> list[dict[str, Any]]:
-    """The series of `tried_rows`, each measured on one kind of recordings."""
+    """Return the series of `tried_rows`, each measured on one kind of recordings."""
     return [
         method(f"tried-{on}", _label(on))
         for on, name in _MEASURED.items()
@@ -98,7 +98,7 @@ _AT_ONCE = 64  # recordings: their hidden units stay in the processor's cache
 
 @dataclass(frozen=True)
 class Models:
-    """``curve`` are the points of a search, as `tried_in` reads them."""
+    """A model, its dense version if known, and the points of a search (see `tried_in`)."""
 
     path: Path
     model: Recogniser
@@ -107,7 +107,7 @@ class Models:
 
 
 def models_in(path: Path, dense: Path | None = None) -> Models:
-    """A model folder; or a folder that holds ``model/`` and, perhaps, ``dense/`` and a curve."""
+    """Open a model folder, or a folder with ``model/`` and, optionally, ``dense/`` and a curve."""
     inner = path if is_saved(path) else path / MODEL
     if not is_saved(inner):
         raise TrellisError(
@@ -127,8 +127,14 @@ def models_in(path: Path, dense: Path | None = None) -> Models:
 def model_report(
     models: Models, data: Skeletons | None, fold: Fold | None, why: str | None = None
 ) -> dict[str, Any]:
-    """``data`` and ``fold`` are the recordings to test on, where they are at hand; ``why`` says
-    what was wrong with those that were looked for, where they are not."""
+    """Return the content of the page of a model.
+
+    Args:
+        models: What `models_in` opened.
+        data: The recordings to test on, or None.
+        fold: The fold to test on, or None.
+        why: Why the recordings are missing, if they are.
+    """
     model, history = models.model, models.model.history
     sizes = model.model.sizes
     found = audit(model.model, torch.zeros(1, sizes["nodes"], sizes["channels"]))
@@ -143,7 +149,7 @@ def model_report(
         if data is not None and fold is not None
     }
     is_pruned = found.kept < found.total
-    # A search may end at full size: its network is another than the dense one all the same.
+    # A search may end at full size; its network still differs from the dense one.
     of_two = is_pruned or models.dense is not None or bool(models.curve)
     figures = {name: {"top1": e.top1, "mean_class": e.mean_class} for name, e in tested.items()}
     now = figures.get("model") or last_metrics(history)
@@ -204,14 +210,14 @@ def model_report(
 
 
 def _kind(is_pruned: bool, of_two: bool) -> str:
-    """What the page is about, for its title."""
+    """Return what the page is about, for its title."""
     if is_pruned:
         return "a pruned network"
     return "a network that keeps every connection" if of_two else "a dense network"
 
 
 def _architecture(model: Recogniser) -> dict[str, Any]:
-    """What the command line of its training was told of the network."""
+    """Return the options of the training that describe the network."""
     own = {"chunks": model.chunks, "channels": model.kinds, "basis": model.basis,
            "frame": model.normalisation.frame, "size": model.normalisation.size}  # fmt: skip
     form = model.model.described()
@@ -295,7 +301,7 @@ def _missing(
 
 
 def _again(path: Path) -> str:
-    """The command that makes the page, for a shell.
+    """Return the shell command that makes the page.
 
     >>> _again(Path("my runs/a")), _again(Path("-o"))  # a dash would begin an option
     ("trellis report 'my runs/a'", 'trellis report ./-o')
@@ -304,7 +310,7 @@ def _again(path: Path) -> str:
 
 
 def _said(model: Recogniser, data: Skeletons, fold: Fold) -> Indices:
-    """The classes that a model gives to the recordings it is tested on."""
+    """Return the classes that a model predicts for the test recordings."""
     recordings = [data.sequences[i] for i in fold.test]
     parts = [recordings[i : i + _AT_ONCE] for i in range(0, len(recordings), _AT_ONCE)]
     said = [model.probabilities(part).argmax(axis=1) for part in parts]

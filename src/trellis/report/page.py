@@ -1,8 +1,7 @@
-"""One HTML file that needs nothing else: content, style and program within it.
+"""One self-contained HTML file: content, style and program.
 
-Content is JSON in a data block that no parser can leave early, and the program shows it as text
-alone. A content security policy lets nothing run but that program, by its hash, and nothing be
-fetched from anywhere.
+Content is JSON in a data block that cannot be closed early, and the program shows it as text only.
+A content security policy allows only that program, by its hash, and no network access.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ file to see them; nothing is fetched from anywhere.</p></noscript>
 
 
 def page(content: dict[str, Any]) -> str:
-    """The page that shows this content.
+    """Return the page with this content.
 
     >>> "<b>" in page({"kind": "report", "title": "a <b> & c"}).split("<style>")[0]
     False

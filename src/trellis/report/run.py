@@ -1,4 +1,4 @@
-"""What the page shows of a run of ``trellis reproduce``."""
+"""The content of the page of a run of ``trellis reproduce``."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def run_report(
     recordings: Callable[[], Skeletons | None] | None = None,
     network: str | None = None,
 ) -> dict[str, Any]:
-    """Everything that the page of a run shows, as JSON can hold it.
+    """Return the content of the page of a run.
 
-    ``recordings`` gives those of the run, where they are at hand; it is called late, so that they
-    can be read meanwhile. Without it there are those of the built-in set alone. ``network`` is the
-    row to open with.
+    ``recordings`` returns the recordings of the run, or None; it is called late, so that they can
+    be read in the background. Without it, only those of the built-in set are shown. ``network`` is
+    the row to open with.
     """
     named = read_named(folder.path, folder.data)
     if named is None and recordings is not None and (data := recordings()) is not None:
@@ -87,20 +87,20 @@ def _tested(folder: Folder, recordings: Callable[[], Skeletons | None] | None) -
         return None
     if describe(data).digest != folder.data.digest:
         raise TrellisError(
-            f"{data.source!r} are not the recordings of this run, which was made on "
-            f"{folder.settings.data!r}: give those with --data"
+            f"expected the recordings of this run, {folder.settings.data!r}, got {data.source!r}; "
+            "give the run's own with --data"
         )
     return from_fold(data, data.folds[0])
 
 
 class _Stored:
-    """The pruned networks that a run keeps."""
+    """The pruned networks that a run stores."""
 
     def __init__(self, folder: Folder, named: Named | None) -> None:
         self.folder, self.named = folder, named
         self.architecture = architecture_of(folder.settings, folder.data)
         self.moments = moments_of(folder.settings.chunks)
-        # The stack of the network that stands for each row.
+        # The stack of the network that represents each row.
         self.stacks = {
             record["row"]: int(record["stack"])
             for record in folder.records.values()
@@ -111,14 +111,15 @@ class _Stored:
         return {r for r, stack in self.stacks.items() if self.folder.networks(stack).exists()}
 
     def shown(self, chosen: str | None, rows: list[dict[str, Any]]) -> dict[str, Any]:
-        """The chosen network, its method at other rates, others at its rate and the highest."""
+        """Return the chosen network, its method at other rates, and other methods at its rate and
+        the highest."""
         if self.named is None or chosen is None:
             return {}
         head = next(row for row in rows if row["key"] == chosen)
         highest = max(row["rate"] for row in rows)
 
         def places(row: dict[str, Any]) -> list[bool]:
-            """Whether it is wanted for each reason, the best first."""
+            """Return whether it fits each reason, the most important first."""
             return [
                 row["key"] == chosen,
                 row["method"] == head["method"],
@@ -145,7 +146,7 @@ def _asked(network: str, rows: list[dict[str, Any]]) -> str:
     keys = [row["key"] for row in rows[1:]]
     if network not in keys:
         raise TrellisError(
-            f"--network {network!r} is no row of this run: {', '.join(keys) or 'it has none'}"
+            f"unknown --network {network!r}; known: {', '.join(keys) or 'no networks'}"
         )
     return network
 

@@ -127,7 +127,7 @@ def test_a_sum_needs_the_width_and_says_so() -> None:
     keep(model, a_weight=[0, 1], b_weight=[1, 2])
     small = same(model, torch.zeros(1, 3))
     assert shapes(small)["a.weight"] == (3, 3)  # 0, 1 and 2 live on one side or both
-    assert "a: 1 kept because a sum needs the same width on both sides" in str(small)
+    assert "a: 1 stay because a sum needs the same width on both sides" in str(small)
 
 
 def test_a_layer_norm_keeps_its_units_and_says_so() -> None:
@@ -135,7 +135,7 @@ def test_a_layer_norm_keeps_its_units_and_says_so() -> None:
     keep(model, **{"0_weight": [0, 1]})
     small = same(model, torch.zeros(1, 3))
     assert shapes(small)["0.weight"] == (5, 3)
-    assert "kept because the statistics of a layer norm are taken over all of it" in str(small)
+    assert "stay because the statistics of a layer norm are taken over all of it" in str(small)
 
 
 def test_an_output_that_nothing_reaches_is_a_constant_for_every_sample() -> None:

@@ -186,5 +186,5 @@ def test_constant_indices_beyond_what_they_index(tmp_path: Path) -> None:
     ids=lambda value: repr(value)[:40],
 )
 def test_a_description_that_does_not_fit_its_schema(folder: Path, path: Any, value: Any) -> None:
-    with pytest.raises(trellis.TrellisError, match=r"expected .* at \$|describes no input"):
+    with pytest.raises(trellis.TrellisError, match=r"expected .* at \$|invalid description of"):
         trellis.load(changed(folder, *path, to=value))

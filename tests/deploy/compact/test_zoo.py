@@ -15,7 +15,7 @@ from tests.zoo import ZOO
 # Integer inputs are structure there; recurrent layers say how many they keep. Nothing else may be
 # left with dead connections.
 STRUCTURED = {"gcn_conv", "gat_conv"}
-LEFT = "dead connections between units that stay are left"
+LEFT = "dead connections between units that stay are kept"
 
 
 @pytest.mark.parametrize("name", ZOO)

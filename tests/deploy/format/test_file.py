@@ -58,7 +58,7 @@ def accepted_by_python(data: bytes) -> bool:
     try:
         read_bytes(data)
     except TrellisError as error:
-        assert "is no sound .trellis file" in str(error)
+        assert "is damaged or not a .trellis file" in str(error)
         return False
     return True
 
@@ -197,7 +197,7 @@ def test_values_of_another_kind_are_refused(tmp_path: Path, kernel: None) -> Non
     path = tmp_path / "other.trellis"
     path.write_bytes(head + struct.pack("<I", zlib.crc32(head)) + meta + data[44 + length :])
     assert not accepted_by_python(path.read_bytes())
-    with pytest.raises(TrellisError, match=r"no sound \.trellis file"):
+    with pytest.raises(TrellisError, match=r"damaged or not a \.trellis file"):
         trellis.Runtime(path)
 
 
@@ -249,7 +249,7 @@ def test_wrong_meta_is_refused(small: bytes, meta: bytes, tmp_path: Path) -> Non
     assert not accepted_by_python(data)
     path = tmp_path / "wrong.trellis"
     path.write_bytes(data)
-    with pytest.raises(TrellisError, match=r"no sound \.trellis file"):
+    with pytest.raises(TrellisError, match=r"damaged or not a \.trellis file"):
         trellis.Runtime(path)
 
 

@@ -1,4 +1,4 @@
-"""The run-time in C: its source, and a model's tables written as C."""
+"""Export to C: the source of the run-time, and a model's tables as C."""
 
 from __future__ import annotations
 

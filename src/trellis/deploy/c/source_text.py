@@ -76,7 +76,7 @@ def _array(name: str, kind: str, words: Iterable[str], length: int) -> str:
 
 LICENCE = """\
 /* Written by Trellis from a pruned network. This file may be used under any licence, or none:
- * whoever made the model decides.
+ * the maker of the model decides.
  */
 """
 _ARITHMETIC = ("none", "relu", "clamp", "leaky", "hardswish", "hardsigmoid", "reciprocal", "abs")

@@ -1,4 +1,4 @@
-"""A model as a folder of C: ``model.h``, ``model.c``, ``main.c`` and a README."""
+"""Write a model as a folder of C: ``model.h``, ``model.c``, ``main.c`` and a README."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FLAGS = "-std=c99 -O2"
 
 
 def readme(tables: Tables) -> str:
-    """What the files are, how to build them, how to call them."""
+    """Return the README: what the files are, how to build and how to call them."""
     recognises = tables.notes.get("recording") and tables.notes.get("classes")
     sizes = (
         f"{tables.weights:,} weights ({tables.values}), {tables.units:,} units, "
@@ -97,7 +97,7 @@ def _use(tables: Tables, recognises: bool) -> str:
 
 
 def _maths(tables: Tables, recognises: bool) -> list[str]:
-    """Who needs -lm, and what for."""
+    """Say whether the maths library (-lm) is needed, and for what."""
     needs = [] if arithmetic(tables) else ["activations"]
     recording = tables.notes.get("recording") or {}
     if recording.get("body") or recording.get("bones"):
@@ -142,7 +142,7 @@ def _recorded(recording: dict[str, Any]) -> list[str]:
 
 
 def _joint(name: str) -> str:
-    """As code, whatever it is called."""
+    """Return a joint's name as Markdown code."""
     words = " ".join(name.split())
     return f"`` {words} ``" if "`" in words else f"`{words}`"
 
@@ -163,15 +163,25 @@ FILES = ("model.h", "model.c", "main.c", "README.md", "model.trellis")
 
 @dataclass(frozen=True)
 class CExport:
-    """What was written: where, and how large it is on a device."""
+    """What `export_c` wrote, and how large it is on a device; prints as one line.
+
+    Attributes:
+        folder: Where the files are.
+        weights: Weights that are stored.
+        units: Units that are computed.
+        uses: Multiplications per inference.
+        file: Bytes of ``model.trellis``.
+        flash: Bytes of the tables in C.
+        ram: Bytes of scratch memory and outputs.
+    """
 
     folder: Path
-    weights: int  # that are stored
+    weights: int
     units: int
     uses: int
-    file: int  # bytes of model.trellis
-    flash: int  # bytes of the tables in C
-    ram: int  # bytes of scratch memory and outputs
+    file: int
+    flash: int
+    ram: int
 
     def __str__(self) -> str:
         return (
@@ -182,7 +192,7 @@ class CExport:
 
 
 def write_c(tables: Tables, folder: str | os.PathLike[str]) -> CExport:
-    """Write tables as C. The folder is made if need be; its other files are left alone."""
+    """Write tables as C. The folder is created if needed; its other files are left alone."""
     texts = (header(tables), source(tables), program(tables), readme(tables))
     contents = [*(text.encode() for text in texts), to_bytes(tables)]
     with made(folder, "C") as path:
@@ -199,7 +209,7 @@ def write_c(tables: Tables, folder: str | os.PathLike[str]) -> CExport:
 
 
 def flash(tables: Tables) -> int:
-    """Bytes of const tables in the C that `write_c` writes."""
+    """Return the bytes of const tables in the C that `write_c` writes."""
     index = 2 if tables.size <= 0xFFFF else 4
     value = {"fp32": 4, "fp16": 2, "int8": 1}[tables.values]
     total = index * len(tables.results)
@@ -219,12 +229,28 @@ def export_c(
     values: str = "fp32", data: Any = None, classes: Sequence[str] | None = None,
     recording: Recording | None = None,
 ) -> CExport:  # fmt: skip
-    """Write a model as C99 that runs anywhere: no allocation, no dependency, tables in flash.
+    """Write a model as C99: no allocation, no dependency, tables that stay in flash.
 
-    The model may be masked, baked or compacted. ``values`` is how weights are stored: ``"fp32"``,
-    ``"fp16"`` or ``"int8"``, calibrated on ``data`` where it is given (inputs such as the network
-    will see); activations are always single precision. With ``classes`` and a `Recording`, the
-    program names the action in a recording. ``model.trellis`` is for `trellis.Runtime`.
+    The folder gets ``model.h``, ``model.c``, ``main.c``, a README and ``model.trellis``, which is
+    for `trellis.Runtime`. Files of these names are replaced.
+
+    Args:
+        model: The model: masked, baked or compacted.
+        example_inputs: Example inputs, as for `trellis.audit`.
+        folder: Where to write; created if needed.
+        values: How weights are stored: ``"fp32"``, ``"fp16"`` or ``"int8"``, which has one scale
+            per row. Activations are always single precision.
+        data: Inputs such as the network will see, (samples, …), to calibrate int8 on.
+        classes: Names of the outputs. With ``recording``, ``main.c`` prints the class of a
+            recording.
+        recording: What the network expects of a recording of joints.
+
+    Returns:
+        What was written, and its sizes.
+
+    Raises:
+        TrellisError: If the model holds an operation that sparse tables do not have, or a number
+            that is not finite; or if the files cannot be written.
 
     >>> import tempfile, torch
     >>> layer = nn.Sequential(nn.Linear(3, 2, bias=False), nn.ReLU())

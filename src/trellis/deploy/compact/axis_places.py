@@ -1,8 +1,8 @@
-"""Which places along every axis of every value stay, and for whose sake.
+"""Which places along every axis of every value stay, and why.
 
-Live units stay for their own sake. From there what stays can only grow: operations tie axes
-together (a sum needs both its sides, a reshape needs whole rectangles, a norm all it reads) until
-nothing changes any more. The least such choice takes out the most.
+Live units stay. From there the set can only grow: operations tie axes together (a sum needs both
+its sides, a reshape whole rectangles, a norm all that it reads) until nothing changes. The result
+is the smallest such set, so compaction removes as much as possible.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from .reading import Network, Value
 
 Codes = NDArray[np.int32]
 Places = NDArray[np.bool_]
-GONE, ALIVE = 0, 1  # codes of places; from 2 up, a reason
-NEEDED = "something must be there to compute with"
+GONE, ALIVE = 0, 1  # codes; from 2 up, a reason
+NEEDED = "an axis cannot be empty"
 
 
 class AxisPlaces:
-    """One code for each place along each axis: gone, live itself, or the reason it stays."""
+    """One code per place along each axis: gone, live, or the reason why it stays."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -67,8 +67,11 @@ class AxisPlaces:
         return all(bool((code > GONE).all()) for code in self.codes[name])
 
     def add(self, name: str, axis: int, codes: Codes, why: str) -> None:
-        """Let places stay. What is alive elsewhere stays here for the reason given; what stays
-        elsewhere for a reason stays here for the same."""
+        """Let places stay.
+
+        A place that is live elsewhere stays here for the reason ``why``. A place that stays
+        elsewhere for a reason stays here for the same reason.
+        """
         have = self.codes[name][axis]
         fresh = (codes > GONE) & (have == GONE)
         if not fresh.any():
@@ -82,7 +85,7 @@ class AxisPlaces:
         self.add(name, axis, np.full(size, ALIVE, np.int32), why)
 
     def complete(self) -> None:
-        """A value that is there at all is there along every axis."""
+        """Keep at least one place along every axis of a value that stays at all."""
         for name, codes in self.codes.items():
             if any(len(code) > 1 and code.any() for code in codes):
                 for axis, code in enumerate(codes):
@@ -92,7 +95,7 @@ class AxisPlaces:
                         self.add(name, axis, first, NEEDED)
 
     def tie(self, ends: Sequence[tuple[str, int]], why: str) -> None:
-        """What stays at one end stays at all."""
+        """Let what stays at one end stay at all ends."""
         if len(ends) < 2:
             return
         for name, axis in ends[1:]:
@@ -102,7 +105,7 @@ class AxisPlaces:
 
 
 def product(codes: Iterable[Codes]) -> Codes:
-    """Places of a rectangle, row-major: gone where one side is; the first reason otherwise.
+    """Return the codes of a rectangle, row-major: gone if one side is, else the larger code.
 
     >>> product([np.array([1, 0], np.int32), np.array([1, 2], np.int32)])
     array([1, 2, 0, 0], dtype=int32)
@@ -115,7 +118,7 @@ def product(codes: Iterable[Codes]) -> Codes:
 
 
 def projections(flat: Codes, sizes: Sequence[int]) -> list[Codes]:
-    """Along each axis, the places that a set of places of the rectangle touches.
+    """Project the codes of a rectangle on each axis.
 
     >>> [p.tolist() for p in projections(np.array([1, 0, 0, 0], np.int32), (2, 2))]
     [[1, 0], [1, 0]]
@@ -126,6 +129,6 @@ def projections(flat: Codes, sizes: Sequence[int]) -> list[Codes]:
     found = []
     for axis in range(box.ndim):
         others = tuple(a for a in range(box.ndim) if a != axis)
-        least = box.min(axis=others) if others else box  # the first reason there is
+        least = box.min(axis=others) if others else box  # the first reason
         found.append(np.where(least == last, GONE, least).astype(np.int32))
     return found

@@ -1,4 +1,9 @@
-"""`trellis.compact`: the same function, dead connections and dead units gone."""
+"""`trellis.compact`: remove dead connections and dead units, and compute the same function.
+
+The model is read as a list of operations (`reading`). Each operation relates the axes of its inputs
+to those of its result (`relations`). The relations are run until nothing changes, which gives the
+least that can stay (`axis_places`), and the operations are written out at that size (`writing`).
+"""
 
 from __future__ import annotations
 
@@ -27,15 +32,15 @@ from .report import Report, Stay, measured
 from .rewrites import fold_batch_norms, unroll_heads, with_single_results
 from .writing import Writer
 
-# The last word: both networks are run and compared.
+# The last check: run both networks and compare their outputs.
 
 
-# How far outputs may differ, as a part of the largest: rounding, and no more.
+# Largest difference, as a fraction of the largest output: rounding only.
 NEAR = {torch.float64: 1e-8, torch.float32: 1e-3}
 
 
 def check(network: Network, small: Compacted) -> None:
-    """Run both: a compacted network that computes something else is never handed out."""
+    """Raise unless both networks compute the same on the probe inputs."""
     args, kwargs = pytree.tree_unflatten(network.probes, network.nesting)
     with plain(network.model) as model, without_cache(model), torch.no_grad():
         expected = _tensors(model(*args, **kwargs))
@@ -49,7 +54,7 @@ def check(network: Network, small: Compacted) -> None:
         if not bool(want.isfinite().all()):
             same = want.isfinite() == have.isfinite()
             if not bool(same.all()):
-                raise _fault("outputs are infinite in other places")
+                raise _fault("outputs are infinite at different positions")
             want, have = want[want.isfinite()], have[have.isfinite()]
         far = float((want - have).abs().max()) if want.numel() else 0.0
         top = float(want.abs().max()) if want.numel() else 0.0
@@ -59,8 +64,8 @@ def check(network: Network, small: Compacted) -> None:
 
 def _fault(what: str) -> TrellisError:
     return TrellisError(
-        f"compaction would change what this model computes ({what}), and was given up. This is a "
-        "fault of Trellis: please report it with the model"
+        f"compaction would change what this model computes ({what}), so nothing was returned. This "
+        "is a bug of Trellis; please report it with the model"
     )
 
 
@@ -68,12 +73,11 @@ def _tensors(result: Any) -> list[Tensor]:
     return [y.detach() for y in pytree.tree_leaves(result) if isinstance(y, Tensor)]
 
 
-# What stays though nothing lives in it, in words.
+# What stays although nothing in it is live, in words.
 
 
 def left_alone(network: Network, kept: AxisPlaces, relations: dict[str, Relation]) -> list[str]:
-    """Layers out of whose weights not all is taken that could be, with the operation that is in
-    the way."""
+    """List layers that keep dead weights, with the operation that prevents their removal."""
     found: dict[str, None] = {}
     for op in network.ops:
         relation = relations.get(op.name)
@@ -81,14 +85,16 @@ def left_alone(network: Network, kept: AxisPlaces, relations: dict[str, Relation
         holds = any(network.parameters.get(name) in network.kept for name in weights)
         name, place = op.target.split(".")[-2], network.places.get(op.name) or op.name
         if isinstance(relation, Barrier) and holds:
-            found[f"{place}: left as it is, compaction does not reach into `{name}`"] = None
+            found[
+                f"{place}: unchanged, because compaction does not know how to shrink `{name}`"
+            ] = None
         elif isinstance(relation, Recurrent) and (dead := relation.dead(kept)):
-            found[f"{place}: {dead:,} dead connections between units that stay are left"] = None
+            found[f"{place}: {dead:,} dead connections between units that stay are kept"] = None
     return list(found)
 
 
 def stays(network: Network, kept: AxisPlaces, relations: dict[str, Relation]) -> list[Stay]:
-    """Units of layers that stay though nothing lives in them, counted by reason."""
+    """Count units that stay although they are dead, by layer and reason."""
     found: dict[tuple[str, str], int] = {}
     for name, relation in relations.items():
         value = network.values.get(name)
@@ -104,11 +110,11 @@ def stays(network: Network, kept: AxisPlaces, relations: dict[str, Relation]) ->
     return [Stay(layer, units, why) for (layer, why), units in found.items()]
 
 
-# Running the relations until nothing changes: the least that can stay.
+# Run the relations until nothing changes: the least that can stay.
 
 
 def closed(network: Network, relations: Mapping[str, Relation], whole: str | None) -> AxisPlaces:
-    """What stays of every axis of every value. ``whole``: a reason for everything to."""
+    """Return the places that stay; if ``whole`` is a reason, everything stays for it."""
     kept = AxisPlaces(network)
     for name in network.inputs:
         if name in network.values:
@@ -140,7 +146,7 @@ def closed(network: Network, relations: Mapping[str, Relation], whole: str | Non
 
 
 def _tied(network: Network) -> list[list[str]]:
-    """Values that are one parameter under several names."""
+    """Return groups of values that are one parameter under several names."""
     groups: dict[str, list[str]] = {}
     for value, parameter in network.parameters.items():
         groups.setdefault(parameter, []).append(value)
@@ -166,12 +172,24 @@ def _close(kept: AxisPlaces, relations: Mapping[str, Relation], tied: list[list[
 
 @on_cpu()
 def compact(model: nn.Module | Trellis, example_inputs: Any = None) -> Compacted:
-    """The same function with dead connections and dead units physically gone.
+    """Remove dead connections and dead units from a model.
 
-    ``example_inputs`` as for `trellis.audit`. The model is read in eval mode and not changed. A
-    unit that no input reaches is a constant: its value goes into the next bias, so outputs are
-    equal to float rounding, biases and norms included. Units that carry nothing and yet must stay
-    (a layer norm's statistics, sums that need the width) stay, and printing the result says so.
+    The result computes the same function, to float rounding. A unit that no input reaches is a
+    constant: its value moves into the next bias. Some dead units must stay, because a layer norm
+    needs them for its statistics or a sum needs the width; the report lists them. Both networks are
+    run and compared before the result is returned.
+
+    Args:
+        model: The model, masked or baked, or a traced `Trellis`. It is read in eval mode and not
+            changed.
+        example_inputs: Example inputs, as for `trellis.audit`; not needed for a `Trellis`.
+
+    Returns:
+        The smaller model. ``print(small)`` shows what was removed and what had to stay.
+
+    Raises:
+        TrellisError: If the model cannot be traced, holds NaN or infinity, or if the compacted
+            network would compute something else.
 
     >>> import trellis
     >>> model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 4))
@@ -196,7 +214,7 @@ def compact(model: nn.Module | Trellis, example_inputs: Any = None) -> Compacted
         return small.to(next(iter(devices)))
     try:
         return _compacted(read(model, example_inputs))
-    except NoOperation:  # something is counted out from the batch's size: fix it
+    except NoOperation:  # something depends on the batch size: fix the batch size
         return _compacted(read(model, example_inputs, batched=False))
 
 
@@ -205,8 +223,7 @@ def _compacted(network: Network) -> Compacted:
     _only_needed(network)
     with_single_results(network)
     notes = [
-        f"{place}: a batch norm stays as a scale and a shift, since what it reads comes from "
-        "no layer of its own"
+        f"{place}: a batch norm stays as a scale and a shift, because no single layer feeds it"
         for place in fold_batch_norms(network)
     ]
     if not network.fixed:
@@ -215,14 +232,14 @@ def _compacted(network: Network) -> Compacted:
     relations = {op.name: relation_of(op, network) for op in network.ops if _runs(network, op.name)}
     whole = None
     if network.fixed:
-        whole = "integer inputs decide who sends to whom"
+        whole = "integer inputs decide which units are connected"
         notes.append(
-            f"all units stay: an integer input acts as structure at {network.fixed[0]}, so what is "
-            "dead for these inputs may live for others. Make it a buffer of the model to compact"
+            f"all units stay: an integer input is used as structure at {network.fixed[0]}, so a "
+            "unit that is dead for these inputs may be live for others; make it a buffer"
         )
     kept = closed(network, relations, whole)
     if not network.batched:
-        notes.append(f"takes inputs of the example's shapes only: {network.net.example}")
+        notes.append(f"accepts only inputs of the example's shapes: {network.net.example}")
     notes += left_alone(network, kept, relations)
     small = _written(network, kept, relations)
     check(network, small)
@@ -234,7 +251,7 @@ def _compacted(network: Network) -> Compacted:
 
 
 def _runs(network: Network, name: str) -> bool:
-    """Whether an operation's result is more than a constant that can be kept as it is."""
+    """Return whether an operation must run, because its result is not a plain constant."""
     value = network.values.get(name)
     return value is None or value.computed or bool(value.open)
 
@@ -269,7 +286,7 @@ def _written(network: Network, kept: AxisPlaces, relations: dict[str, Relation])
 
 
 def _pruned(network: Network, relations: dict[str, Relation]) -> set[str]:
-    """Parameters of which every use is a product: their dead connections can become zero."""
+    """Return parameters that are only multiplied: their dead connections can become zero."""
     readers = network.readers()
 
     def only_multiplied(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""The compacted model: a plain module that runs a list of operations over its own tensors."""
+"""The compacted model: a module that runs a list of operations over its own tensors."""
 
 from __future__ import annotations
 
@@ -22,11 +22,22 @@ _LARGEST = 1 << 32  # entries of an example input
 
 @registered("Compacted")
 class Compacted(nn.Module):
-    """What `trellis.compact` returns: the same function, dead connections and units gone.
+    """The model that `trellis.compact` returns: the same function with fewer units.
 
-    Parameters and buffers have the names they had, where they had one. It trains (kept
-    connections learn, removed ones stay removed), saves, deep-copies and exports as any module
-    does. ``report`` says what was gained and what had to stay; it is what prints.
+    It trains, saves, deep-copies and exports like any module. Kept connections learn; removed
+    ones stay removed. Parameters and buffers keep their names.
+
+    Attributes:
+        report: Sizes before and after, what had to stay and why. ``print(model)`` shows it.
+
+    >>> import trellis
+    >>> model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 4))
+    >>> _ = trellis.prune(model, torch.zeros(1, 8), sparsity=0.9)
+    >>> small = trellis.compact(model, torch.zeros(1, 8))
+    >>> small.report.after.connections < small.report.before.connections
+    True
+    >>> small(torch.zeros(5, 8)).shape
+    torch.Size([5, 4])
     """
 
     def __init__(
@@ -48,17 +59,17 @@ class Compacted(nn.Module):
             home.register_buffer(leaf, tensor)
         self.report = report
         self.specs = [dict(spec) for spec in specs]
-        # The same of every tensor among the inputs, in the order of the program's own names.
+        # The same for every tensor among the inputs, in the order of the program's names.
         self.flat = self.specs if flat is None else [dict(spec) for spec in flat]
         self.program = program
         if missing := set(program.held()) - parameters.keys() - buffers.keys():
-            raise TrellisError(f"there is no tensor {sorted(missing)[0]!r}")
+            raise TrellisError(f"the tensor {sorted(missing)[0]!r} is missing")
         self._held = [(name, *_split(name)) for name in program.held()]
         self._last = program.last_uses()
         self.eval()
 
     def _home(self, name: str) -> tuple[nn.Module, str]:
-        """The module that holds a tensor of this name, made on the way to it."""
+        """Return the module that holds a tensor of this name, creating it if needed."""
         *path, leaf = name.split(".")
         home: nn.Module = self
         for part in path:
@@ -66,11 +77,11 @@ class Compacted(nn.Module):
                 home.add_module(part, Part())
             home = home.get_submodule(part)
         if not leaf or leaf in home._modules or hasattr(home, leaf):
-            raise TrellisError(f"{name!r} cannot be the name of a tensor")
+            raise TrellisError(f"invalid tensor name {name!r}")
         return home, leaf
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
-        """Run the model. It takes its inputs as the original does: by position or by keyword."""
+        """Compute what the original computes in eval mode, from inputs given in the same way."""
         given = pytree.tree_leaves(inputs)
         # Those without a name come first, and are given by position.
         names = list(dict.fromkeys(each["name"] for each in self.specs if "name" in each))
@@ -81,9 +92,7 @@ class Compacted(nn.Module):
             )
         given += pytree.tree_leaves([named[name] for name in names if name in named])
         if len(given) != len(self.program.inputs):
-            raise TrellisError(
-                f"the compacted model takes {len(self.program.inputs)} inputs, not {len(given)}"
-            )
+            raise TrellisError(f"expected {len(self.program.inputs)} inputs, got {len(given)}")
         held = {name: getattr(self.get_submodule(path), leaf) for name, path, leaf in self._held}
         return self._run(given, held, called)
 
@@ -109,9 +118,11 @@ class Compacted(nn.Module):
         return replaced(self.program.result, read)
 
     def outputs(self, tensors: Mapping[str, Tensor] | None = None) -> list[dict[str, Any]] | None:
-        """The type and shape of every output for the shapes it was compacted with, None if values
-        of an input decide them; raises if an operation cannot run. ``tensors`` are the model's,
-        where it has only their shapes."""
+        """Return the type and shape of every output, for the shapes of the example inputs.
+
+        None if the values of an input decide them. Raises if an operation cannot run. ``tensors``
+        are the model's own, for a model that holds only their shapes.
+        """
         held = {name: getattr(self.get_submodule(path), leaf) for name, path, leaf in self._held}
         with torch.no_grad():
             shapes = {name: torch.empty_like(t, device="meta") for name, t in held.items()}
@@ -123,13 +134,15 @@ class Compacted(nn.Module):
             )
 
     def example(self) -> tuple[Tensor, ...]:
-        """Inputs of the shapes and types it was compacted with: floats from a normal
-        distribution, the same at every call, integers 0."""
+        """Return inputs of the shapes and types that the model was compacted with.
+
+        Floats are drawn from a normal distribution, the same at every call; integers are 0.
+        """
         generator = torch.Generator().manual_seed(0)
         found = []
         for spec in self.specs:
             if "shape" not in spec or "dtype" not in spec:
-                raise TrellisError(f"an input of the model is no tensor: {spec!r:.80}")
+                raise TrellisError(f"expected tensors as inputs of the model, got {spec!r:.80}")
             kind: torch.dtype = getattr(torch, str(spec["dtype"]))
             zero = torch.zeros(tuple(spec["shape"]), dtype=kind)
             if spec.get("name") == "attention_mask":  # zeros would hide every position
@@ -142,7 +155,7 @@ class Compacted(nn.Module):
         return tuple(found)
 
     def described(self) -> dict[str, Any]:
-        """What a saved model says of its architecture."""
+        """Describe the architecture, for a saved model."""
         return {
             "program": self.program.to_json(),
             "report": self.report.to_dict(),
@@ -153,21 +166,23 @@ class Compacted(nn.Module):
 
     @classmethod
     def rebuilt(cls, description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Compacted:
-        """The inverse of `described`, for tensors by the names they have here."""
+        """Rebuild a model from `described` and its tensors, by name."""
         found = fitted(description, CompactedModel, "$.architecture.arguments")
         program = Program.from_json(found["program"])
         buffers = set(found["buffers"])
         held = set(program.held())
         if unknown := sorted(held - tensors.keys()):
-            raise TrellisError(f"there is no tensor {unknown[0]!r}")
+            raise TrellisError(f"the tensor {unknown[0]!r} is missing")
         made = {
             name: torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
             for name, tensor in tensors.items()
             if name in held
         }
         if wrong := [n for n, t in made.items() if n not in buffers and not t.is_floating_point()]:
-            raise TrellisError(f"{wrong[0]!r} is no parameter: it holds {made[wrong[0]].dtype}")
-        # Files of older releases have no shapes: what their operations make is not compared.
+            raise TrellisError(
+                f"expected floats in the parameter {wrong[0]!r}, got {made[wrong[0]].dtype}"
+            )
+        # Files of older releases have no shapes, so theirs are not compared.
         shapes = found.get("shapes")
         model = cls(
             program,
@@ -178,7 +193,9 @@ class Compacted(nn.Module):
             None if shapes is None else [_spec(spec) for spec in shapes["inputs"]],
         )
         if all("shape" in each for each in model.specs) and model.flat != model.specs:
-            raise TrellisError(f"its inputs are {model.specs!r:.80} and {model.flat!r:.80}")
+            raise TrellisError(
+                f"its inputs contradict each other: {model.specs!r:.80}, {model.flat!r:.80}"
+            )
         outputs = model.outputs(tensors)
         if shapes is not None and outputs != shapes["outputs"]:
             raise TrellisError(
@@ -195,7 +212,7 @@ class Compacted(nn.Module):
 
 
 class Part(nn.Module):
-    """Tensors that belong together, under the name of the module they came from."""
+    """Holds tensors under the name of the module they came from."""
 
     def extra_repr(self) -> str:
         tensors = {**self._parameters, **self._buffers}
@@ -212,13 +229,13 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _spec(given: CompactedInput) -> dict[str, Any]:
-    """What a file says of an input, once it is seen to be of a known type and no absurd size."""
+    """Return the description of an input from a file, if its type and size are plausible."""
     named = {"name": given["name"]} if "name" in given else {}
     if "shape" not in given:
         return {"value": str(given.get("value")), **named}
     shape, kind = given["shape"], given.get("dtype")
     if kind not in KINDS or math.prod(shape) > _LARGEST:
-        raise TrellisError(f"{given!r:.80} describes no input")
+        raise TrellisError(f"invalid description of an input: {given!r:.80}")
     check_size(math.prod(shape) * KINDS[kind].itemsize, "an input")
     return {"dtype": kind, "shape": shape, **named}
 

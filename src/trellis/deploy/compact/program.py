@@ -1,4 +1,4 @@
-"""A network as a list of operations: what a compacted model runs, and how JSON says it.
+"""A network as a list of operations, as a compacted model runs it and JSON stores it.
 
 Every operation is one that Trellis has a rule for (or makes constants, or counts sizes), by its
 name in ``torch.ops``. Nothing else can be named, so a file can ask for nothing else.
@@ -20,7 +20,7 @@ from ...graph.interpreter import BLANK
 from ...graph.registry import RULES, aten, key
 from ...graph.steps import leaves
 
-# Makers of constants: none of them reads a signal, so none needs a rule.
+# Operations that create constants: they read no signal, so they need no rule.
 MAKERS = BLANK | set(aten("zeros ones full arange eye empty_like scalar_tensor sym_size linspace"))
 MAKERS |= set(aten("diff tril triu one_hot"))
 COUNTS: dict[str, Callable[..., Any]] = {
@@ -38,7 +38,7 @@ _FORMATS = {
     str(form).removeprefix("torch."): form
     for form in (torch.contiguous_format, torch.preserve_format, torch.channels_last)
 }
-# What a file may not have: results of uninitialised memory.
+# Not allowed in files: results of uninitialised memory.
 _SAFE: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.ops.aten.empty_like.default: torch.ops.aten.zeros_like.default
 }
@@ -46,7 +46,7 @@ HERE = "device"  # a keyword that is filled in with where the inputs are
 
 
 class NoOperation(TrellisError):
-    """A name that stands for nothing that a compacted model may run."""
+    """Raised for the name of an operation that a compacted model may not run."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,11 @@ class Op:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     def refs(self) -> Iterator[str]:
-        """Names of the results it reads."""
+        """Return the names of the results that it reads."""
         yield from (leaf.name for leaf in leaves(self.arguments) if isinstance(leaf, Ref))
 
     def held(self) -> Iterator[str]:
-        """Names of the tensors it reads."""
+        """Return the names of the tensors that it reads."""
         yield from (leaf.name for leaf in leaves(self.arguments) if isinstance(leaf, Held))
 
     @property
@@ -87,15 +87,15 @@ class Op:
 
 @dataclass(frozen=True)
 class Program:
-    """``inputs`` by name in the order they are given, ``ops`` in the order they run; ``result``
-    nests what is returned in tuples, lists and dictionaries, as the model did."""
+    """A list of operations. ``inputs`` are names in the order of the arguments, ``ops`` run in
+    order, and ``result`` nests what is returned in tuples, lists and dictionaries."""
 
     inputs: tuple[str, ...]
     ops: tuple[Op, ...]
     result: Any
 
     def last_uses(self) -> list[list[str]]:
-        """For each operation, the names that nothing needs once it has run."""
+        """Return, for each operation, the names that are not needed after it."""
         last = {name: place for place, op in enumerate(self.ops) for name in op.refs()}
         for leaf in leaves(self.result):
             if isinstance(leaf, Ref):
@@ -106,7 +106,7 @@ class Program:
         return gone
 
     def needed(self) -> Program:
-        """The same without operations whose result nobody reads."""
+        """Return the program without operations whose result is not used."""
         wanted = {leaf.name for leaf in leaves(self.result) if isinstance(leaf, Ref)}
         ops = []
         for op in reversed(self.ops):
@@ -116,7 +116,7 @@ class Program:
         return Program(self.inputs, tuple(reversed(ops)), self.result)
 
     def held(self) -> list[str]:
-        """Names of the tensors it reads, in order, each once."""
+        """Return the names of the tensors that it reads, in order, each once."""
         found = [name for op in self.ops for name in op.held()]
         found += [leaf.name for leaf in leaves(self.result) if isinstance(leaf, Held)]
         return list(dict.fromkeys(found))
@@ -132,7 +132,7 @@ class Program:
 
     @classmethod
     def from_json(cls, given: Any) -> Program:
-        """The inverse of `to_json`; anything that it could not have written is an error."""
+        """Rebuild a program from `to_json`; raise for anything that `to_json` cannot write."""
         try:
             inputs = tuple(_name(name) for name in given["inputs"])
             known, ops = set(inputs), []
@@ -142,24 +142,24 @@ class Program:
                     raise TypeError("arguments")
                 op = Op(_name(name), target, tuple(map(_in, args)), _in(kwargs))
                 if op.name in known:
-                    raise ValueError(f"{op.name!r} twice")
+                    raise ValueError(f"duplicate operation {op.name!r}")
                 if unknown := [ref for ref in op.refs() if ref not in known]:
-                    raise ValueError(f"{op.name!r} reads {unknown[0]!r}, which is not there")
+                    raise ValueError(f"{op.name!r} reads {unknown[0]!r}, which is missing")
                 known.add(op.name)
                 ops.append(op)
             result = _in(given["result"])
             if any(isinstance(leaf, Ref) and leaf.name not in known for leaf in leaves(result)):
-                raise ValueError("the result is not there")
+                raise ValueError("the result is missing")
             return cls(inputs, tuple(ops), result)
         except TrellisError:
             raise
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-            raise TrellisError(f"the list of operations is not sound: {error!s:.200}") from None
+            raise TrellisError(f"invalid list of operations: {error!s:.200}") from None
 
 
 @lru_cache(maxsize=1 << 10)
 def function(target: str) -> Callable[..., Any]:
-    """What an operation's name stands for.
+    """Return the function of an operation's name.
 
     >>> function("aten.relu.default")(torch.tensor([-1.0, 2.0]))
     tensor([0., 2.])
@@ -167,7 +167,7 @@ def function(target: str) -> Callable[..., Any]:
     ...     function("os.system.default")
     ... except TrellisError as error:
     ...     print(error)
-    'os.system.default' is no operation of a compacted model
+    unknown operation 'os.system.default' in a compacted model
     """
     if target in COUNTS:
         return COUNTS[target]
@@ -176,19 +176,19 @@ def function(target: str) -> Callable[..., Any]:
         name = f"{parts[0]}::{parts[1]}"
         if name in RULES or name in MAKERS:
             found = getattr(getattr(getattr(torch.ops, parts[0]), parts[1], None), parts[2], None)
-            # TorchScript has overloads for lists and strings under the same names: no kernels.
+            # TorchScript's overloads for lists and strings have the same names, but no kernels.
             if (
                 isinstance(found, torch._ops.OpOverload)
                 and not found._schema.is_mutable
                 and torch._C._dispatch_has_kernel(found.name())
             ):
                 return _SAFE.get(found, found)
-    raise NoOperation(f"{target!r} is no operation of a compacted model")
+    raise NoOperation(f"unknown operation {target!r} in a compacted model")
 
 
 @lru_cache(maxsize=1 << 10)
 def placed(target: str) -> bool:
-    """Whether an operation makes a tensor from none, so that it must be told on which device.
+    """Return whether an operation creates a tensor and so needs a device.
 
     >>> placed("aten.zeros.default"), placed("aten.relu.default"), placed("operator.add")
     (True, False, False)
@@ -201,7 +201,7 @@ def placed(target: str) -> bool:
 
 
 def target_of(op: Any) -> str:
-    """The name of an operation of an exported graph.
+    """Return the name of an operation of an exported graph.
 
     >>> target_of(torch.ops.aten.relu.default), target_of(operator.mul)
     ('aten.relu.default', 'operator.mul')
@@ -213,7 +213,7 @@ def target_of(op: Any) -> str:
 
 
 def replaced(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Arguments with every leaf changed."""
+    """Return arguments with every leaf changed."""
     if isinstance(value, tuple | list):
         return type(value)(replaced(v, change) for v in value)
     if isinstance(value, dict):
@@ -222,7 +222,7 @@ def replaced(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _out(value: Any) -> Any:
-    """Arguments as JSON: a dictionary with one key stands for what JSON has no word for."""
+    """Return arguments as JSON; a dictionary with one key encodes what JSON lacks."""
     if isinstance(value, Ref):
         return {"value": value.name}
     if isinstance(value, Held):
@@ -248,7 +248,7 @@ def _in(value: Any) -> Any:
     if isinstance(value, list):
         return [_in(v) for v in value]
     if not isinstance(value, dict) or len(value) != 1:
-        raise ValueError(f"{value!r:.60} is no argument")
+        raise ValueError(f"invalid argument {value!r:.60}")
     ((kind, inner),) = value.items()
     if kind == "value":
         return Ref(_name(inner))
@@ -264,12 +264,12 @@ def _in(value: Any) -> Any:
         return KINDS[inner]
     if kind == "memory":
         return _FORMATS[inner]
-    raise ValueError(f"{value!r:.60} is no argument")
+    raise ValueError(f"invalid argument {value!r:.60}")
 
 
 def _name(value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise TypeError(f"{value!r:.60} is no name")
+        raise TypeError(f"expected a name, got {value!r:.60}")
     return value
 
 
@@ -277,7 +277,7 @@ def _name(value: Any) -> str:
 
 
 class Call:
-    """An operation whose arguments can be asked for, and changed, by name.
+    """An operation whose arguments are read and changed by name.
 
     >>> call = Call(Op("y", "aten.sum.dim_IntList", ("x", [1])))
     >>> call["dim"], call["keepdim"]
@@ -307,7 +307,7 @@ class Call:
         return name in self.arguments
 
     def changed(self, result: str, /, **changes: Any) -> Op:
-        """The same operation under the name ``result``, some arguments changed."""
+        """Return the operation under the name ``result``, with some arguments changed."""
         assert self.schema is not None
         unknown = changes.keys() - self.arguments.keys()
         if unknown:

@@ -1,4 +1,4 @@
-"""From a model to a list of operations, with what is known of every unit of every result."""
+"""Read a model as a list of operations, with what is known of every unit of every result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ...masks.slots import named_slots
 from ...paths.liveness import Liveness, ends, liveness, propagate
 from .program import Op, Ref, target_of
 
-# Exporting a model so that it takes batches of any size.
+# Export a model so that it accepts batches of any size.
 
 
 def exported(model: nn.Module, inputs: Inputs, *, of: nn.Module) -> tuple[ExportedProgram, bool]:
@@ -89,12 +89,11 @@ class Value:
 
     @cached_property
     def constant(self) -> bool:
-        """Whether no unit both is reached and matters: whatever is read of it is the same for
-        every input."""
+        """Return whether its value is the same for every input, wherever it matters."""
         return not self.weight and (self.live is None or not bool(self.live.any()))
 
     def still(self) -> Tensor:
-        """What no input reaches, as it is; zero elsewhere."""
+        """Return the entries that no input reaches; zero elsewhere."""
         if self.depends is None:
             return self.tensor
         return torch.where(self.depends, torch.zeros_like(self.tensor), self.tensor)
@@ -102,7 +101,7 @@ class Value:
 
 @dataclass(eq=False)
 class Network:
-    """A model as operations over values, before anything is taken out."""
+    """A model as operations over values, before anything is removed."""
 
     model: nn.Module
     net: Trellis
@@ -122,7 +121,7 @@ class Network:
     nesting: Any = None  # of the inputs, as they are given
 
     def readers(self) -> dict[str, list[Op]]:
-        """Which operations read a value."""
+        """Return the operations that read each value."""
         found: dict[str, list[Op]] = {}
         for op in self.ops:
             for name in dict.fromkeys(op.refs()):
@@ -131,7 +130,7 @@ class Network:
 
 
 class Watching(Interpreter):
-    """Notes where integer inputs act as structure: what was found then holds for them alone."""
+    """Records where integer inputs act as structure: results then hold only for these inputs."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -155,8 +154,7 @@ class Watching(Interpreter):
 
 
 def read(model: nn.Module, example_inputs: Any, batched: bool = True) -> Network:
-    """Trace a model, and run it once on a probe. ``batched``: for batches of any size, if it
-    can be."""
+    """Trace a model and run it once on a probe; ``batched`` asks for any batch size."""
     if not isinstance(model, nn.Module):
         raise TrellisError(f"expected a torch.nn.Module, got {model!r:.80}")
     model = unwrapped(model)
@@ -186,7 +184,7 @@ def read(model: nn.Module, example_inputs: Any, batched: bool = True) -> Network
     network.nesting = pytree.tree_structure((inputs.args, inputs.kwargs))
     if net.connections:
         network.kept = current(net).kept()
-        if net is not exact:  # what only adds to what a softmax removes changes nothing
+        if net is not exact:  # a term that is equal for all logits changes nothing
             run = propagate(exact, network.kept)
             _, leading = ends(exact, network.kept, run)
             network.kept = {name: kept & leading[name] for name, kept in network.kept.items()}
@@ -219,7 +217,7 @@ def _interpreted(
 
 
 def _probes(flat: Sequence[Any]) -> list[Any]:
-    """Generic values: where nothing of the input arrives, no value of it matters."""
+    """Return generic values, so that a unit is constant only if no input reaches it."""
     generator = torch.Generator().manual_seed(1)
     return [
         torch.randn(x.shape, generator=generator).to(x)
@@ -322,7 +320,7 @@ class _Reader:
         self.network.values[node.name] = value
 
     def is_batch(self, node: fx.Node, axis: int) -> bool:
-        """Whether the size of an open axis is that of the inputs' first."""
+        """Return whether the size of an open axis is the batch size."""
         return str(node.meta["val"].shape[axis]) == self.batch
 
     def lives(self, weight: Weight) -> Tensor:
@@ -347,7 +345,7 @@ class _Reader:
 
 
 def _nested(spec: Any, given: list[Any]) -> Any:
-    """The result's nesting, in plain tuples, lists and dictionaries."""
+    """Return the nesting of the result, in plain tuples, lists and dictionaries."""
     if spec.is_leaf():
         return given.pop(0)
     parts = [_nested(child, given) for child in spec.children()]
@@ -357,7 +355,7 @@ def _nested(spec: Any, given: list[Any]) -> Any:
         return tuple(parts)
     keys = spec.context if spec.type is dict else None
     if spec.type is not dict:
-        # Dataclasses of outputs (transformers'): what they hold, by name where they say it.
+        # Dataclasses of outputs (transformers): their fields, by name if they have names.
         keys = spec.context if isinstance(spec.context, list) else None
         if keys is None and isinstance(spec.context, tuple):
             keys = next((c for c in spec.context if isinstance(c, list)), None)
@@ -384,15 +382,15 @@ def _open(node: fx.Node) -> tuple[int, ...]:
 
 
 def _batch(program: ExportedProgram) -> str:
-    """The name of the inputs' first size."""
+    """Return the symbol of the batch size."""
     first = next((n for n in program.graph.nodes if is_input(program, n)), None)
     shape = None if first is None else getattr(first.meta["val"], "shape", None)
     return str(shape[0]) if shape else ""
 
 
 def _flat_lives(network: Network, seen: Watching) -> Tensor:
-    """Whether there is a live connection at each global position. Biases are none: they stay
-    where the units stay that they are added to."""
+    """Return the positions of live connections. Biases are not connections: a bias stays
+    if its unit stays."""
     flat = torch.zeros(sum(math.prod(s) for s in seen.shapes.values()) + 1, dtype=torch.bool)
     for name, mask in network.lives.items():
         start = seen.offsets[name]

@@ -1,4 +1,4 @@
-"""What compaction gained, and what had to stay and why."""
+"""The report of a compaction: sizes before and after, what had to stay and why."""
 
 from __future__ import annotations
 
@@ -20,9 +20,16 @@ from ...schema import CompactedReport, fitted
 
 @dataclass(frozen=True)
 class Size:
-    """How large a network is. ``units``: what its layers compute, batch aside; ``connections``:
-    entries of its weights, and ``kept`` those that are not pruned; ``dense`` and ``sparse``:
-    multiplications for one sample, by all entries and by kept ones; ``bytes``: of all tensors."""
+    """How large a network is.
+
+    Attributes:
+        units: Units that its layers compute, batch aside.
+        connections: Entries of its weights.
+        kept: Connections that are not pruned.
+        dense: Multiplications per sample, with all connections.
+        sparse: Multiplications per sample, with kept connections.
+        bytes: Size of all tensors.
+    """
 
     units: int
     connections: int
@@ -52,21 +59,25 @@ class Size:
 
 @dataclass(frozen=True)
 class Stay:
-    """Units of a layer that carry nothing from an input to an output and yet stay."""
+    """Dead units of a layer that had to stay, and why."""
 
     layer: str
     units: int
     why: str
 
     def __str__(self) -> str:
-        return f"{self.layer}: {self.units:,} kept because {self.why}"
+        return f"{self.layer}: {self.units:,} stay because {self.why}"
 
 
 @dataclass(frozen=True)
 class Report:
-    """``before`` and ``after``, what ``stays`` though nothing lives in it, and further ``notes``.
+    """What a compaction changed; prints as a table.
 
-    Prints as a table.
+    Attributes:
+        before: Size of the given model.
+        after: Size of the compacted model.
+        stays: Dead units that had to stay.
+        notes: Further remarks.
     """
 
     before: Size
@@ -79,13 +90,13 @@ class Report:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Report:
-        """The inverse of `to_dict`, from JSON."""
+        """Rebuild a report from `to_dict`."""
         found = fitted(given, CompactedReport)
         before, after = (Size(**found[when]) for when in ("before", "after"))
         return cls(before, after, tuple(Stay(**s) for s in found["stays"]), tuple(found["notes"]))
 
     def rows(self) -> list[list[str]]:
-        """The table: a header, and a row for each measure."""
+        """Return the table: a header, and one row per measure."""
         rows = [["", "before", "after", "of before"]]
         words = {
             "units": "units",
@@ -121,6 +132,6 @@ def _share(part: int, whole: int) -> str:
 
 
 def measured(model: nn.Module, net: Trellis) -> Size:
-    """The size of a model that was traced."""
+    """Measure a model that was traced."""
     with torch.no_grad():
         return Size.of(net, model)

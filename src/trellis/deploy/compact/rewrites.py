@@ -20,10 +20,10 @@ from ...graph.steps import leaves
 from .program import Call, Op, Ref
 from .reading import Network, Value
 
-# Operations that return more than is used of them, as the plain ones they stand for.
+# Replace operations that return more than is used by their plain forms.
 #
 # Where a model computes in place, `torch.export` rewrites it, and norms and pools come out of that
-# in forms that also return statistics and indices, for a backward pass that nobody runs here.
+# in forms that also return statistics and indices, for a backward pass that is not run here.
 
 
 Plain = Callable[[Call], tuple[str, tuple[Any, ...]]]
@@ -67,7 +67,7 @@ _PLAIN: dict[str, Plain] = {
 
 
 def with_single_results(network: Network) -> None:
-    """Rewrite operations of which only the first result is read."""
+    """Replace operations of which only the first result is read."""
     readers = network.readers()
     ops: list[Op] = []
     plain: dict[str, Op] = {}  # by the name of the operation that returns several
@@ -87,7 +87,7 @@ def with_single_results(network: Network) -> None:
     network.ops = ops
 
 
-# Batch norms in eval mode are a scale and a shift: both go into the layer before.
+# Batch norms in eval mode are a scale and a shift, which fold into the layer before.
 
 
 LAYERS = ("linear", "conv1d", "conv2d", "conv3d", "convolution",
@@ -95,7 +95,7 @@ LAYERS = ("linear", "conv1d", "conv2d", "conv3d", "convolution",
 
 
 def fold_batch_norms(network: Network) -> list[str]:
-    """Rewrite the network without batch norms. Returns those that stay as a scale and a shift."""
+    """Fold batch norms; return those that stay as a scale and a shift."""
     stay = []
     for op in list(network.ops):
         if not op.target.startswith("aten.batch_norm."):
@@ -125,7 +125,7 @@ def _affine(network: Network, call: Call) -> tuple[Tensor, Tensor]:
 
 
 def _into_layer(network: Network, op: Op, call: Call, scale: Tensor, shift: Tensor) -> bool:
-    """Fold into the layer whose result the norm alone reads, if its tensors are its own."""
+    """Fold into the layer before, if only the norm reads it and its tensors are not shared."""
     x = call["input"].name
     place = next((i for i, other in enumerate(network.ops) if other.name == x), None)
     if place is None:
@@ -171,7 +171,7 @@ def _scaled(weight: Tensor, scale: Tensor, transposed: bool, groups: int) -> Ten
 
 
 def _apart(network: Network, op: Op, call: Call, scale: Tensor, shift: Tensor) -> None:
-    """x · scale + shift, where nothing can take them in."""
+    """Write x · scale + shift, for a norm that cannot be folded."""
     x, out = network.values[call["input"].name], network.values[op.name]
     shape = [-1] + [1] * (len(out.shape) - 2)
     readers = network.readers()
@@ -196,7 +196,7 @@ def _apart(network: Network, op: Op, call: Call, scale: Tensor, shift: Tensor) -
 
 
 def _named(network: Network, readers: dict[str, list[Op]], op: Op, given: object, part: str) -> str:
-    """The name of the norm's own parameter, which then gives way, or a new one."""
+    """Return the name of the norm's parameter, to be replaced, or a new name."""
     if isinstance(given, Ref) and _alone(network, readers, given.name):
         return network.parameters.pop(given.name)
     name = f"{network.places.get(op.name) or op.name}.{part}"
@@ -204,7 +204,7 @@ def _named(network: Network, readers: dict[str, list[Op]], op: Op, given: object
 
 
 def _alone(network: Network, readers: dict[str, list[Op]], name: str) -> bool:
-    """Whether a value is a parameter that one operation reads, under one name."""
+    """Return whether a value is a parameter that exactly one operation reads."""
     parameter = network.parameters.get(name)
     if parameter is None or len(readers.get(name, [])) != 1:
         return False
@@ -221,7 +221,7 @@ GAIN = 2  # how many times fewer connections it must come to, to be worth that m
 
 @dataclass(frozen=True)
 class Product:
-    """An einsum of a signal by a weight."""
+    """An einsum of a signal and a weight."""
 
     op: Op
     signal: str
@@ -229,7 +229,7 @@ class Product:
     labels: dict[str, str]  # of both, and of the result
 
     def without(self, label: str) -> str:
-        """The equation for one place of a label."""
+        """Return the equation for one place of a label."""
         x, w, out = (
             self.labels[name].replace(label, "")
             for name in (self.signal, self.weight, self.op.name)
@@ -238,7 +238,7 @@ class Product:
 
 
 def unroll_heads(network: Network) -> None:
-    """Write products of heads one by one, where that leaves fewer connections."""
+    """Write products of heads one by one, if that leaves fewer connections."""
     for op in list(network.ops):
         product = _product(network, op)
         if product is not None and op in network.ops:
@@ -304,7 +304,7 @@ def _unroll(network: Network, last: Product) -> None:
 
 
 def _is_sparse(weight: Value, product: Product, head: str) -> bool:
-    """Whether heads keep so little in common that each does better alone."""
+    """Return whether separate heads would hold fewer connections."""
     if weight.live is None or not bool(weight.live.any()):
         return False
     axis = product.labels[product.weight].index(head)
@@ -315,7 +315,7 @@ def _is_sparse(weight: Value, product: Product, head: str) -> bool:
 
 
 def _rectangle(live: Tensor) -> int:
-    """How large the smallest rectangle around live connections is."""
+    """Return the size of the smallest rectangle around live connections."""
     size = 1
     for axis in range(live.ndim):
         others = [a for a in range(live.ndim) if a != axis]
@@ -326,7 +326,7 @@ def _rectangle(live: Tensor) -> int:
 def _before(
     network: Network, last: Product, head: str, readers: dict[str, list[Op]]
 ) -> Product | None:
-    """The product that makes the heads' signals, if it too has a block for each."""
+    """Return the product that makes the heads' signals, if it too has one block per head."""
     op = next((op for op in network.ops if op.name == last.signal), None)
     product = None if op is None else _product(network, op)
     if product is None or len(readers[last.signal]) != 1 or _heads_returned(network, last.signal):
@@ -341,7 +341,7 @@ def _before(
 def _source(
     network: Network, last: Product, first: Product | None, head: str, number: int, ops: list[Op]
 ) -> str:
-    """One head's signal: computed by itself, or read from the signal of all."""
+    """Return one head's signal: computed alone, or read from the signal of all."""
     axis = last.labels[last.signal].index(head)
     name = f"{last.signal}_head{number}"
     _value(network, name, last.signal, axis, number)
@@ -362,7 +362,7 @@ def _source(
 
 
 def _weight(network: Network, name: str, axis: int, number: int) -> str:
-    """One head's block of a weight, as a parameter of its own."""
+    """Return one head's block of a weight, as a separate parameter."""
     own = f"{name}_head{number}"
     _value(network, own, name, axis, number)
     parameter = _origin(network, name)
@@ -377,7 +377,7 @@ def _weight(network: Network, name: str, axis: int, number: int) -> str:
 
 
 def _heads_alone(network: Network, readers: dict[str, list[Op]], weight: str) -> bool:
-    """Whether this is the one use of a weight, and of the parameter it is a view of."""
+    """Return whether this is the only use of a weight and of its parameter."""
     by_name = {op.name: op for op in network.ops}
     while True:
         if len(readers.get(weight, [])) != 1:
@@ -392,7 +392,7 @@ def _heads_alone(network: Network, readers: dict[str, list[Op]], weight: str) ->
 
 
 def _origin(network: Network, name: str) -> str:
-    """The parameter that a weight is a view of."""
+    """Return the parameter that a weight is a view of."""
     by_name = {op.name: op for op in network.ops}
     while name not in network.parameters:
         name = next(n for n in by_name[name].refs() if network.values[n].weight)
@@ -400,7 +400,7 @@ def _origin(network: Network, name: str) -> str:
 
 
 def _value(network: Network, name: str, of: str, axis: int, number: int) -> None:
-    """One place of an axis of a value, as a value."""
+    """Return one place of an axis of a value, as a value."""
     whole = network.values[of]
 
     def part(bits: Tensor | None) -> Tensor | None:

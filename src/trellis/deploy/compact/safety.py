@@ -1,9 +1,9 @@
-"""What a list of operations may ask of torch: checked when a file is read, and at every call.
+"""Checks of what a list of operations may do, when a file is read and at every call.
 
 Most of torch's operations check their own arguments. Those that do not can read or write outside
 their tensors, which ends the process or worse. `called` is the only way in which a compacted model
 runs an operation, and it checks these by hand. `checked` runs a whole list once on meta tensors,
-which have shapes and no memory, so a file is refused before any of its operations computes.
+which have shapes and no memory, so a bad file raises before any operation computes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
 
 
 def called(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Run one operation, once its arguments are seen to lie within its tensors."""
+    """Run one operation, after a check that its indices lie within its tensors."""
     name = op.target.split(".")[1]
     guard = _GUARDS.get(name)
     if guard is not None:
@@ -45,7 +45,7 @@ def called(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 def specified(told: Mapping[str, Any]) -> Any:
-    """An input as a file describes it: a meta tensor, or the number itself."""
+    """Return an input as a file describes it: a meta tensor, or the number itself."""
     if "shape" in told:
         shape, kind = tuple(told["shape"]), KINDS[told["dtype"]]
         return torch.empty(shape, dtype=kind, device="meta")
@@ -65,7 +65,7 @@ def checked(
     inputs: Sequence[Mapping[str, Any]],
     tensors: Mapping[str, Tensor],
 ) -> list[dict[str, Any]] | None:
-    """Run every operation once on meta tensors; says what each output is.
+    """Run every operation once on meta tensors; return the type and shape of each output.
 
     None if a size depends on values of an input (a boolean mask of edges, say): there the run
     ends, and what follows is checked at the call alone. ``run(inputs, call)`` runs the list, each
@@ -107,7 +107,7 @@ def checked(
 
 
 class _ValuesDecide(Exception):
-    """A shape cannot be told without values."""
+    """Raised when a shape depends on values."""
 
 
 def _depends_on_values(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -125,7 +125,7 @@ def _depends_on_values(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -
 
 
 def _check_arguments(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Types and counts, as the operator's schema has them."""
+    """Check types and counts against the operator's schema."""
     if op.target in COUNTS:
         some = args[1:] if op.target == "operator.getitem" else args
         parts = op.target != "operator.getitem" or isinstance(args[0], list | tuple)
@@ -135,7 +135,7 @@ def _check_arguments(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     schema = function(op.target)._schema  # type: ignore[attr-defined]
     positional = [argument for argument in schema.arguments if not argument.kwarg_only]
     if len(args) > len(positional):
-        raise TypeError(f"{len(args)} arguments, {len(positional)} are taken")
+        raise TypeError(f"expected at most {len(positional)} arguments, got {len(args)}")
     given = {argument.name: value for argument, value in zip(positional, args, strict=False)}
     if twice := given.keys() & kwargs.keys():
         raise TypeError(f"{sorted(twice)[0]!r} is given twice")
@@ -155,11 +155,11 @@ def _check_arguments(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     if kwargs.get("pin_memory"):
         raise TypeError("'pin_memory' is for training")
     if given:
-        raise TypeError(f"there is no argument {sorted(given)[0]!r}")
+        raise TypeError(f"unknown argument {sorted(given)[0]!r}")
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value is of a schema's type, as torch's own export writes it."""
+    """Return whether a value has a schema's type, as torch.export writes it."""
     name = kind if isinstance(kind, str) else kind.kind()
     if name == "OptionalType":
         return value is None or _fits(value, kind.getElementType())
@@ -191,7 +191,7 @@ def _fits(value: Any, kind: Any) -> bool:
 def _check_places(
     op: Op, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Mapping[str, Tensor]
 ) -> None:
-    """Constant indices lie within what they index."""
+    """Raise unless constant indices lie within what they index."""
     if op.target in COUNTS:
         return
     raw = Call(op)
@@ -224,7 +224,7 @@ def _check_places(
 
 
 def _recurrent(name: str, call: Call) -> list[tuple[int, ...]]:
-    """The shapes of a recurrent layer's results; raises unless states and weights fit its input.
+    """Return the shapes of a recurrent layer's results; raise unless states and weights fit.
 
     input (B, T, I) if batch_first, else (T, B, I); each state (layers · directions, B, H); of
     each cell weights (gates · H, I) and (gates · H, H), with biases (gates · H,) two of these.
@@ -268,7 +268,7 @@ def _recurrent(name: str, call: Call) -> list[tuple[int, ...]]:
 
 
 def _casts(x: Tensor) -> bool:
-    """Whether torch converts types by itself (autocast)."""
+    """Return whether torch converts types by itself (autocast)."""
     return x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)
 
 
@@ -297,7 +297,7 @@ def _batch_norm(name: str, call: Call) -> None:
 
 
 def _division(name: str, call: Call) -> None:
-    """The least integer divided by -1 stops the processor."""
+    """Raise for the least integer divided by -1, which crashes the process."""
     x, y = call["self"], call["other"]
     whole = x.dtype in _WHOLE and (not isinstance(y, Tensor) or y.dtype in _WHOLE)
     if not whole or "rounding_mode" not in call or call["rounding_mode"] != "trunc":
@@ -351,6 +351,6 @@ def _refused(op: Op, error: Exception) -> TrellisError:
 
 
 def check_size(count: int, what: str) -> None:
-    """Raise if so many bytes are more than one result may take."""
+    """Raise if ``count`` bytes are more than one result may take."""
     if count > LARGEST:
         raise TrellisError(f"expected at most {LARGEST:,} bytes for {what}, got {count:,}")

@@ -1,4 +1,4 @@
-"""Writing the compacted network: operations over what stays of every value."""
+"""Write the compacted network: operations over the places that stay of every value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Place = Ref | Held
 
 @dataclass(frozen=True, eq=False)
 class Tensors:
-    """A tensor of the compacted model. ``mask``: which connections are kept, if it holds any."""
+    """A tensor of the compacted model; ``mask`` says which of its connections are kept."""
 
     tensor: Tensor
     learns: bool
@@ -27,8 +27,8 @@ class Tensors:
 
 
 class Writer:
-    """Collects operations and tensors. ``places`` maps each value of the old network to what
-    stands for it in the new one: the same, at the places that stay."""
+    """Collects operations and tensors. ``places`` maps each value of the old network to its
+    counterpart in the new one, cut to the places that stay."""
 
     def __init__(self, network: Network, kept: AxisPlaces, pruned: set[str]) -> None:
         self.network, self.kept, self.pruned = network, kept, pruned
@@ -45,7 +45,7 @@ class Writer:
         self.pruned_values = self._drawn_from(pruned)
 
     def _drawn_from(self, pruned: set[str]) -> set[str]:
-        """Values that are entries of these parameters alone."""
+        """Return values that hold only entries of these parameters."""
         own = {value for value, parameter in self.network.parameters.items() if parameter in pruned}
         other = set(self.network.parameters) - own
         for op in self.network.ops:
@@ -62,11 +62,11 @@ class Writer:
     # -- names -----------------------------------------------------------------------------
 
     def fresh(self, name: str) -> str:
-        """A name for a result that nobody has."""
+        """Return an unused name for a result."""
         return self._free(name, self.names)
 
     def fresh_tensor(self, name: str) -> str:
-        """A name for a tensor that nobody has, nor any parameter of the model."""
+        """Return an unused name for a tensor, different from all parameters of the model."""
         taken = set(self.held) | set(self.network.parameters.values())
         while any(other.startswith(f"{name}.") for other in taken):
             name = f"{name}_"
@@ -87,13 +87,13 @@ class Writer:
         return self.network.values[name]
 
     def read(self, argument: Any) -> Any:
-        """Arguments of the old network in the new one."""
+        """Translate arguments of the old network to the new one."""
         return replaced(
             argument, lambda leaf: self.place(leaf.name) if isinstance(leaf, Ref) else leaf
         )
 
     def place(self, name: str) -> Any:
-        """What stands for a value."""
+        """Return the counterpart of a value."""
         if name not in self.places:
             value = self.network.values.get(name)
             if value is None:
@@ -102,9 +102,9 @@ class Writer:
         return self.places[name]
 
     def _settled(self, value: Value) -> Any:
-        """What was computed from an input and has become a constant, as long as the batch."""
+        """Return a constant, expanded to the batch, for a value that inputs no longer reach."""
         still = self.cut(value.name, value.still())
-        # Infinity, as in a mask of attention, is nothing that learns.
+        # Infinity, as in an attention mask, must not learn.
         finite = not still.is_floating_point() or bool(still.isfinite().all())
         held = self.constant(f"{value.name}.constant", still, learns=finite)
         if not value.open:
@@ -114,7 +114,7 @@ class Writer:
         return self.call(f"{value.name}_", "aten.expand.default", held, sizes)
 
     def _tensor(self, value: Value) -> Any:
-        """A parameter or constant, cut to what stays."""
+        """Return a parameter or constant, cut to the places that stay."""
         parameter = self.network.parameters.get(value.name)
         if parameter is None and value.driven:
             return self._settled(value)
@@ -132,7 +132,7 @@ class Writer:
         return Held(parameter)
 
     def cut(self, name: str, tensor: Tensor) -> Tensor:
-        """What stays of a tensor in the shape of a value (or one for every place of an axis)."""
+        """Cut a tensor in the shape of a value, or of one axis, to the places that stay."""
         for axis in range(tensor.ndim):
             if tensor.shape[axis] == len(self.kept.code(name, axis)):
                 index = self.kept.index(name, axis)
@@ -141,12 +141,12 @@ class Writer:
         return tensor.contiguous().clone()
 
     def constant(self, name: str, tensor: Tensor, learns: bool = False) -> Held:
-        """A tensor of the new model's own; one that learns is a parameter."""
+        """Add a tensor to the new model, as a parameter if it learns."""
         learns = learns and tensor.is_floating_point()
         return self.hold(self.fresh_tensor(name), tensor, learns, learns)
 
     def hold(self, name: str, tensor: Tensor, learns: bool, parameter: bool = True) -> Held:
-        """A tensor under this very name."""
+        """Add a tensor under exactly this name."""
         self.held[name] = Tensors(tensor.detach().contiguous().clone(), learns, parameter)
         return Held(name)
 
@@ -160,7 +160,7 @@ class Writer:
         return self.add(Op(self.fresh(name), target, args, kwargs))
 
     def take(self, x: Any, axis: int, index: Sequence[int], size: int, name: str) -> Any:
-        """``x`` at the places ``index`` of an axis of ``size``: nothing, a slice or a gather."""
+        """Select ``index`` along an axis of ``size``, with no operation, a slice or a gather."""
         index = list(index)
         if index == list(range(size)):
             return x
@@ -170,7 +170,7 @@ class Writer:
         return self.call(name, "aten.index_select.default", x, axis, held)
 
     def narrowed(self, name: str, wanted: Sequence[Sequence[int] | None]) -> Any:
-        """A value at fewer places than stay of it: original indices along each axis, or None."""
+        """Select fewer places than stay: original indices along each axis, or None for all."""
         x = self.place(name)
         for axis, index in enumerate(wanted):
             if index is None:

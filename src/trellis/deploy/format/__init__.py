@@ -1,4 +1,4 @@
-"""``.trellis``: a network's tables in one file."""
+"""The ``.trellis`` format: a network's tables in one file."""
 
 from __future__ import annotations
 

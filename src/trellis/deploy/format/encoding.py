@@ -1,8 +1,9 @@
-"""Whole numbers in few bits: the high part in unary, the low ``k`` bits as they are (Rice, 1979).
+"""The ``.trellis`` format: its layout, the check of its JSON, and its integer code.
 
-Gaps between random places are distributed geometrically, for which this is the shortest prefix
-code up to rounding. The unary parts lie together and the low bits lie together, so that numpy
-decodes a stream without a loop, and C with two pointers.
+Integers are Rice coded (Rice, 1979): the high part in unary, the low ``k`` bits unchanged. Gaps
+between random places are distributed geometrically, for which this is the shortest prefix code up
+to rounding. All unary parts come first, then all low bits, so that numpy decodes a stream without a
+loop and C with two pointers.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from ...errors import TrellisError
 from ..recording import BASES
 from ..tables.form import VALUES
 
-# What both ends of the format agree on.
+# The layout of a file.
 #
 # ========  ==========================================================================
 # bytes     content, little-endian
 # ========  ==========================================================================
 # 8         ``TRELLIS\n``
 # 4         version
-# 4         how many sections there are
+# 4         number of sections
 # 12 each   a section's tag (4 letters), its length, its CRC-32
 # 4         CRC-32 of everything before
 # …         the sections, one after another, to the end of the file
 # ========  ==========================================================================
 #
-# ``META`` is JSON: shapes, classes, what becomes of a recording. ``DATA`` is the tables: four
+# ``META`` is JSON: shapes, classes, how to prepare a recording. ``DATA`` is the tables: four
 # 32-bit numbers (inputs, outputs, size of memory, steps) and the kind of values, then each step:
 #
 # - kind, activation, flags (1 biased, 2 scaled, 4 unordered, 8 adds), 0; the activation's two
@@ -60,21 +61,21 @@ MOST_STEPS = 1 << 16
 MOST_BYTES = 1 << 30  # of a whole file
 
 
-# The JSON part of a file: shapes, classes, and what becomes of a recording.
+# The JSON part of a file: shapes, classes, how to prepare a recording.
 
 
 def checked_meta(meta: Any) -> dict[str, Any]:
-    """The same, once everything that is used has the type that is expected."""
+    """Return the JSON, after a check of the types of everything that is used."""
     if not isinstance(meta, dict) or meta.get("values") not in VALUES:
-        raise TrellisError("its META says nothing of values")
+        raise TrellisError("its META has no valid 'values'")
     for name in ("inputs", "outputs"):
         shapes = meta.get(name)
         if not isinstance(shapes, list) or not shapes or not all(map(_shape, shapes)):
-            raise TrellisError(f"its META says nothing sound of {name}")
+            raise TrellisError(f"its META has no valid {name!r}")
     classes = meta.get("classes")
     outputs = math.prod(meta["outputs"][0])
     if classes is not None and not (_words(classes) and len(classes) == outputs):
-        raise TrellisError(f"its META does not name its {outputs} classes")
+        raise TrellisError(f"its META has no valid 'classes': expected {outputs} names")
     if (recording := meta.get("recording")) is not None:
         _check_recording(recording, meta["inputs"])
     return meta
@@ -95,7 +96,7 @@ def _check_recording(recording: Any, inputs: list[list[int]]) -> None:
         and _above_zero(recording.get("length", 1.0 if "bones" not in recording else None))
     )
     if not sound or [inputs] != [[[len(recording["joints"]), 3 * recording["chunks"]]]]:
-        raise TrellisError("its META says of recordings what does not fit its inputs")
+        raise TrellisError("its META has a 'recording' that does not fit its inputs")
 
 
 def _body(value: Any, joints: int) -> bool:
@@ -135,10 +136,11 @@ MARK = 0x80
 
 
 def encoded(values: Ints) -> bytes:
-    """k, how many bytes of unary follow, the unary part (q zeros and a one), the low bits.
+    """Encode integers: k, the number of unary bytes, the unary part, the low bits.
 
-    A number of which q would be `FAR` or more has FAR zeros there, and lies whole (32 bits) behind
-    the low bits; k is then marked, and how many of these there are follows the size of the unary.
+    The unary part of a number is q zeros and a one. A number with q ≥ `FAR` has FAR zeros there,
+    and all its 32 bits follow the low bits; k is then marked, and the count of such numbers follows
+    the size of the unary part.
 
     >>> encoded(np.array([3, 0, 1])).hex()
     '00010000001a'
@@ -164,7 +166,7 @@ def encoded(values: Ints) -> bytes:
 
 
 def decoded(data: bytes, at: int, count: int) -> tuple[Ints, int]:
-    """``count`` numbers from ``data[at:]``, and where the next thing begins."""
+    """Decode ``count`` integers from ``data[at:]``; return them and where they end."""
     k, size = struct.unpack_from("<BI", data, at)
     far, at = 0, at + 5
     if k & MARK:
@@ -173,11 +175,11 @@ def decoded(data: bytes, at: int, count: int) -> tuple[Ints, int]:
     rest = (count * k + 7) // 8
     if k > 31 or size + rest + 4 * far > len(data) - at:
         raise TrellisError("a table ends too early")
-    if size > (count * (FAR + 1) + 7) // 8:  # seen before it is unpacked, at a byte a bit
+    if size > (count * (FAR + 1) + 7) // 8:  # checked before it is unpacked to a byte per bit
         raise TrellisError(f"a table of {count} entries has {size} bytes of unary")
     ends = np.flatnonzero(np.unpackbits(np.frombuffer(data, np.uint8, size, at)))
     if len(ends) != count or size != (int(ends[-1]) // 8 + 1 if count else 0):
-        raise TrellisError(f"a table has {len(ends)} entries where {count} are told")
+        raise TrellisError(f"a table has {len(ends)} entries, expected {count}")
     high = np.diff(ends, prepend=-1).astype(np.int64) - 1
     values = high.copy()
     if k:
@@ -186,7 +188,7 @@ def decoded(data: bytes, at: int, count: int) -> tuple[Ints, int]:
         for place in range(k):
             values += bits[place::k].astype(np.int64) << (k - 1 - place)
     if np.any(high > FAR) or int((high == FAR).sum()) != far:
-        raise TrellisError("a table has another number of far entries than it tells")
+        raise TrellisError("a table has a wrong number of far entries")
     values[high == FAR] = np.frombuffer(data, "<u4", far, at + size + rest)
     if count and int(values.max()) >= 1 << 31:
         raise TrellisError("a table has an entry that is too large")
@@ -194,7 +196,7 @@ def decoded(data: bytes, at: int, count: int) -> tuple[Ints, int]:
 
 
 def zigzag(values: Ints) -> Ints:
-    """Small numbers of either sign as small numbers: 0, −1, 1, −2, … as 0, 1, 2, 3, …"""
+    """Map small numbers of either sign to small numbers: 0, −1, 1, −2, … to 0, 1, 2, 3, …"""
     return (values << 1) ^ (values >> 63)
 
 

@@ -1,4 +1,4 @@
-"""Bytes to tables, none of which is believed before it is checked."""
+"""Read ``.trellis`` files. Nothing in them is trusted before it is checked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from .encoding import (
     unzigzag,
 )
 
-# Tables that cannot reach outside their memory, nor read what nobody wrote.
+# Checks: no address outside memory, no read before its write.
 
 
 def check(tables: Tables) -> None:
@@ -46,7 +46,7 @@ def check(tables: Tables) -> None:
     for number, step in enumerate(tables.steps):
         uses += step.uses
         if uses > MOST_USES:
-            raise TrellisError(f"it asks for more than {MOST_USES:,} multiplications")
+            raise TrellisError(f"it needs more than {MOST_USES:,} multiplications")
         _check(step, written, tables.input_units, number)
     _inside(tables.results, tables.size, "an output")
     if not written[tables.results].all():
@@ -57,13 +57,13 @@ def _check(step: Step, written: NDArray[np.bool_], inputs: int, number: int) -> 
     if name := step.not_finite():
         raise TrellisError(f"step {number} has a {name} that is not finite")
     if np.isnan(step.act.a) or np.isnan(step.act.b):
-        raise TrellisError(f"step {number} has an activation without numbers")
+        raise TrellisError(f"step {number} has an activation with NaN")
     if step.kind == "max" and (np.any(step.fan == 0) or np.any(step.bias)):
-        raise TrellisError(f"step {number} takes the largest of nothing")
+        raise TrellisError(f"step {number} takes the maximum of nothing")
     _inside(step.outs, len(written), f"step {number} writes what")
     _inside(step.offsets, len(written), f"step {number} has an offset that")
     if np.any(step.outs < inputs) or len(np.unique(step.outs)) != len(step.outs):
-        raise TrellisError(f"step {number} writes to a place twice, or over an input")
+        raise TrellisError(f"step {number} writes to an address twice, or over an input")
     if step.adds and (step.kind == "max" or not written[step.outs].all()):
         raise TrellisError(f"step {number} adds to what is not computed yet")
     now = np.zeros(len(written), bool)
@@ -87,12 +87,12 @@ _TYPES = {"fp32": "<f4", "fp16": "<f2", "int8": "<i1"}
 
 
 def read(path: str | os.PathLike[str]) -> Tables:
-    """Read a ``.trellis`` file; one that is damaged, cut or dishonest is refused."""
+    """Read a ``.trellis`` file; raise if it is damaged, truncated or inconsistent."""
     return read_bytes(content(path), str(path))
 
 
 def content(path: str | os.PathLike[str]) -> bytes:
-    """All bytes of a file."""
+    """Return all bytes of a file."""
     try:
         return read_limited(Path(path), MOST_BYTES)
     except OSError as error:
@@ -100,7 +100,7 @@ def content(path: str | os.PathLike[str]) -> bytes:
 
 
 def read_bytes(data: bytes, name: str = "the file") -> Tables:
-    """The same, from memory; ``name`` is for messages."""
+    """Read from memory; ``name`` is for messages."""
     try:
         meta, body = _sections(data)
         tables = _tables(body, meta)
@@ -108,27 +108,27 @@ def read_bytes(data: bytes, name: str = "the file") -> Tables:
         return tables
     except (TrellisError, struct.error, ValueError, OverflowError, RecursionError) as error:
         reason = str(error) or type(error).__name__
-        raise TrellisError(f"{name!r} is no sound .trellis file: {reason}") from None
+        raise TrellisError(f"{name!r} is damaged or not a .trellis file: {reason}") from None
 
 
 def read_meta(data: bytes, name: str = "the file") -> dict[str, Any]:
-    """What the file says of itself, its checksums being right; its tables are not looked at."""
+    """Return the description in a file, after a check of the checksums but not of the tables."""
     try:
         meta, body = _sections(data)
         _check_values(body, meta)
         return meta
     except (TrellisError, struct.error, ValueError, RecursionError) as error:
-        raise TrellisError(f"{name!r} is no sound .trellis file: {error}") from None
+        raise TrellisError(f"{name!r} is damaged or not a .trellis file: {error}") from None
 
 
 def _sections(data: bytes) -> tuple[dict[str, Any], bytes]:
     if data[:8] != MAGIC:
-        raise TrellisError("it does not begin as one")
+        raise TrellisError("it has another signature")
     version, count = struct.unpack_from("<II", data, 8)
     if version != VERSION:
-        raise TrellisError(f"it is of version {version}; this Trellis reads version {VERSION}")
+        raise TrellisError(f"it has version {version}; this Trellis reads version {VERSION}")
     if count != len(SECTIONS):
-        raise TrellisError(f"it has {count} sections; version {VERSION} has {len(SECTIONS)}")
+        raise TrellisError(f"expected {len(SECTIONS)} sections, got {count}")
     end = 16 + 12 * count
     (told,) = struct.unpack_from("<I", data, end)
     if zlib.crc32(data[:end]) != told:
@@ -138,7 +138,7 @@ def _sections(data: bytes) -> tuple[dict[str, Any], bytes]:
         found, length, crc = struct.unpack_from("<4sII", data, 16 + 12 * number)
         body = data[at : at + length]
         if found != tag or len(body) != length:
-            raise TrellisError(f"its section {tag.decode()} is cut or missing")
+            raise TrellisError(f"its section {tag.decode()} is truncated or missing")
         if zlib.crc32(body) != crc:
             raise TrellisError(f"its section {tag.decode()} is damaged (checksum)")
         bodies.append(body)
@@ -157,7 +157,7 @@ def _tables(data: bytes, meta: dict[str, Any]) -> Tables:
         or inputs > size
         or not outputs
     ):
-        raise TrellisError(f"it asks for {size:,} units in {count:,} steps")
+        raise TrellisError(f"it needs {size:,} units in {count:,} steps")
     _check_values(data, meta)
     at, steps, room = 17, [], MOST_USES
     for _ in range(count):
@@ -168,23 +168,23 @@ def _tables(data: bytes, meta: dict[str, Any]) -> Tables:
     later, at = decoded(data, at + 4, outputs - 1)
     results = np.cumsum(np.concatenate([[first], unzigzag(later) + 1]))
     if at != len(data):
-        raise TrellisError("something follows its tables")
+        raise TrellisError("data follows its tables")
     shapes = {name: tuple(tuple(s) for s in meta.pop(name)) for name in ("inputs", "outputs")}
     tables = Tables(
         shapes["inputs"], shapes["outputs"], size, tuple(steps), results,
         meta.pop("values"), meta,
     )  # fmt: skip
     if sum(int(np.prod(s, dtype=object)) for s in shapes["outputs"]) != outputs:
-        raise TrellisError(f"its outputs are {shapes['outputs']}, and {outputs} are told")
+        raise TrellisError(f"expected {outputs} outputs, got the shapes {shapes['outputs']}")
     if tables.input_units != inputs:
-        raise TrellisError(f"its inputs are {shapes['inputs']}, and {inputs} are told")
+        raise TrellisError(f"expected {inputs} inputs, got the shapes {shapes['inputs']}")
     return tables
 
 
 def _check_values(data: bytes, meta: dict[str, Any]) -> None:
     (values,) = struct.unpack_from("<B", data, 16)
     if values >= len(VALUES) or VALUES[values] != meta["values"]:
-        raise TrellisError(f"its values are of kind {values}")
+        raise TrellisError(f"unknown kind of values {values}")
 
 
 def _step(data: bytes, at: int, values: str, size: int, room: int) -> tuple[Step, int]:
@@ -193,11 +193,11 @@ def _step(data: bytes, at: int, values: str, size: int, room: int) -> tuple[Step
     )
     at += struct.calcsize(STEP)
     if kind >= len(KINDS) or act >= len(NAMES) or flags > 15 or zero:
-        raise TrellisError(f"a step is of kind {kind}, activation {act}, flags {flags}")
-    if max(terms, instances) > room:  # before any of its tables takes memory
-        raise TrellisError(f"it asks for more than {MOST_USES:,} multiplications")
+        raise TrellisError(f"unknown step: kind {kind}, activation {act}, flags {flags}")
+    if max(terms, instances) > room:  # before memory is allocated
+        raise TrellisError(f"it needs more than {MOST_USES:,} multiplications")
     if not 0 < groups <= instances or max(terms, instances) > 8 * len(data):
-        raise TrellisError(f"a step of {groups:,} groups in {len(data):,} bytes")
+        raise TrellisError(f"a step claims {groups:,} groups in {len(data):,} bytes")
     bias, at = _array(data, at, "<f4", groups if flags & BIASED else 0)
     scale, at = _array(data, at, "<u2", groups if flags & SCALED else 0)
     weights, at = _array(data, at, _TYPES[values], 0 if KINDS[kind] == "max" else terms)
@@ -246,7 +246,7 @@ def _outs(
 
 
 def _within(gaps: Ints, sizes: Ints, begins: Ints) -> Ints:
-    """Of each group a first place and the gaps behind it, as places."""
+    """Turn the first place of each group and the gaps behind it into places."""
     firsts = np.cumsum(sizes) - sizes
     steps = np.zeros(int(sizes.sum()), np.int64)
     some = sizes > 0

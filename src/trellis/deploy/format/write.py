@@ -1,4 +1,4 @@
-"""Tables to bytes."""
+"""Write ``.trellis`` files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .encoding import (
 
 
 def write(tables: Tables, path: str | os.PathLike[str]) -> int:
-    """Write a ``.trellis`` file, whole or not at all; returns its size in bytes."""
+    """Write a ``.trellis`` file, all of it or nothing; return its size in bytes."""
     target = Path(path)
     check_writable(target)
     data = to_bytes(tables)
@@ -42,12 +42,12 @@ def write(tables: Tables, path: str | os.PathLike[str]) -> int:
 
 
 def to_bytes(tables: Tables) -> bytes:
-    """The content of a ``.trellis`` file."""
+    """Return the content of a ``.trellis`` file."""
     if tables.size > MOST_UNITS or tables.uses > MOST_USES:
         raise TrellisError(
-            f"{tables.size:,} units and {tables.uses:,} multiplications are too many for a "
-            f".trellis file (at most {MOST_UNITS:,} and {MOST_USES:,}): prune further, or export "
-            "ONNX (trellis export onnx)"
+            f"expected at most {MOST_UNITS:,} units and {MOST_USES:,} multiplications, got "
+            f"{tables.size:,} and {tables.uses:,}; prune further, or export ONNX (trellis export "
+            "onnx)"
         )
     meta = {
         "inputs": tables.inputs,
@@ -97,7 +97,7 @@ def _step(step: Step) -> bytes:
 
 
 def _outs(step: Step, firsts: Ints) -> tuple[bool, list[bytes]]:
-    """Whether outs are unordered somewhere, and three streams: firsts, strides, gaps."""
+    """Return whether outs are unordered anywhere, and the streams of firsts, strides, gaps."""
     lasts = step.outs[firsts + step.count - 1]
     begins = encoded(zigzag(step.outs[firsts][1:] - lasts[:-1] - 1))
     gaps = np.diff(step.outs, prepend=0)[_later(len(step.outs), firsts)]

@@ -1,4 +1,4 @@
-"""Functions of one number, by the codes under which tables and the C kernel know them."""
+"""Activations: functions of one number, by the codes of the tables and the C kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Values = NDArray[np.floating]
 
 @dataclass(frozen=True)
 class Activation:
-    """A function's name and up to two numbers it needs."""
+    """A function's name and up to two parameters."""
 
     name: str = "none"
     a: float = 0.0

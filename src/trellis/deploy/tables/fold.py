@@ -1,4 +1,4 @@
-"""Constants into biases, norms and residual sums into the operation before them."""
+"""Fold constants into biases, and norms and residual sums into the operation before them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fold(net: Network) -> None:
 
 
 class _Fate:
-    """What became of each unit so far."""
+    """What is known of each unit so far."""
 
     def __init__(self, net: Network) -> None:
         self.net = net
@@ -48,7 +48,7 @@ class _Fate:
         self.readers = readers
 
     def settle(self, block: RowBlock) -> None:
-        """Note of a finished block which units are constants, copies or plain sums."""
+        """Record which units of a finished block are constants, copies or plain sums."""
         span = slice(block.first, block.first + block.rows)
         if block.kind != "max":
             self.constant[span] = block.fan == 0
@@ -100,7 +100,7 @@ class _Fate:
         coalesce(block)
 
     def copies(self, block: RowBlock) -> None:
-        """A maximum or a product reads what was merely copied where it lay before."""
+        """Let a maximum or a product read the original of a copied unit."""
         block.reads = self._origin(block.reads)
         if block.others is not None:
             block.others = self._origin(block.others)
@@ -116,7 +116,7 @@ class _Fate:
         return reads
 
     def halve(self, block: RowBlock) -> None:
-        """A product of which one side is always a constant is a sum; with zero, nothing."""
+        """Turn a product with a constant side into a sum; drop products with zero."""
         assert block.others is not None
         zero = self.constant & (self.value == 0)
         gone = zero[block.reads] | zero[block.others]

@@ -1,4 +1,4 @@
-"""The sparse form of a network: tables, and nothing else."""
+"""The sparse form of a network, and its reference interpreter in numpy."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Step:
 
     @property
     def uses(self) -> int:
-        """How many multiplications it takes."""
+        """Number of multiplications."""
         return int((self.fan * self.count).sum())
 
     @property
     def bands(self) -> list[tuple[int, int, int]]:
-        """Groups that follow one another with the same fan and count: both, and how many."""
+        """Runs of groups with the same fan and count: (fan, count, number of groups)."""
         alike = zip(self.fan.tolist(), self.count.tolist(), strict=True)
         return [(*both, sum(1 for _ in some)) for both, some in groupby(alike)]
 
@@ -64,7 +64,7 @@ class Step:
                 yield some, group[some], firsts[group[some]][:, None] + np.arange(width)
 
     def not_finite(self) -> str | None:
-        """Which of its values is not a finite float32, if one is not."""
+        """Return the name of an array that is not finite in float32, or None."""
         for name in ("bias", "scale", "weights"):
             if not np.isfinite(getattr(self, name)).all():
                 return name
@@ -101,7 +101,7 @@ class Tables:
 
     @property
     def weights(self) -> int:
-        """Weights that are stored."""
+        """Number of stored weights."""
         return sum(len(step.terms) for step in self.steps if step.kind != "max")
 
     @property
@@ -110,11 +110,11 @@ class Tables:
 
     @property
     def units(self) -> int:
-        """Units that are computed."""
+        """Number of computed units."""
         return sum(len(step.outs) for step in self.steps)
 
 
-# Tables evaluated in numpy, a step at a time: what every faster run-time is compared with.
+# Tables evaluated in numpy, step by step: the reference for every faster run-time.
 
 
 Floats = NDArray[np.float32]
@@ -122,7 +122,7 @@ _AT_ONCE = 1 << 22  # numbers, so that large tables need little memory
 
 
 def interpreted(tables: Tables, x: Floats) -> Floats:
-    """(batch, inputs) -> (batch, outputs), in single precision."""
+    """Evaluate tables, (batch, inputs) to (batch, outputs), in single precision."""
     memory = np.zeros((tables.size, len(x)), np.float32)
     memory[: tables.input_units] = x.reshape(len(x), -1).T
     for step in tables.steps:

@@ -1,4 +1,4 @@
-"""From an exported graph to units: each node's operation is written out, none is run."""
+"""Lower a model to tables: write out the operation of each node of the exported graph."""
 
 from __future__ import annotations
 
@@ -35,14 +35,20 @@ _SAME = set(
     )
 )
 _MOVES = MOVES | set(aten("cat stack concat hstack vstack"))
+_PADS = set(aten("constant_pad_nd pad"))
+
+
+def lowered_operations() -> set[str]:
+    """Return the names of all operations that sparse tables have, such as ``aten::linear``."""
+    return {*LOWERINGS, *_SAME, *_MOVES, *_PADS}
 
 
 class UnknownOperation(TrellisError):
-    """An operation that sparse tables do not have."""
+    """Raised for an operation that sparse tables do not have."""
 
 
 def lowered(model: nn.Module, example_inputs: Any) -> Network:
-    """Every unit of a model, masked, baked or compacted, with what it reads.
+    """Write out every unit of a model, masked, baked or compacted, with what it reads.
 
     >>> net = lowered(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), torch.zeros(1, 2))
     >>> [(block.kind, block.act.name, block.rows) for block in net.blocks]
@@ -93,8 +99,8 @@ class _Walk:
                 return value
             if not value.is_floating_point():
                 raise TrellisError(
-                    f"an input of type {value.dtype}: sparse tables read floats; "
-                    "export ONNX instead (trellis export onnx)"
+                    f"expected inputs of floats, got {value.dtype}; sparse tables read only "
+                    "floats, export ONNX instead (trellis export onnx)"
                 )
             return self.net.input(tuple(value.shape))
         held = spec.kind == InputKind.PARAMETER or (
@@ -138,7 +144,7 @@ class _Walk:
     def apply(self, node: fx.Node, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
         if name in _SAME:
             return args[0]
-        if name in ("aten::constant_pad_nd", "aten::pad"):
+        if name in _PADS:
             return self.padded(*args, **kwargs)
         if name in _MOVES:
             moved = node.target(*self.ids(args), **self.ids(kwargs))  # type: ignore[operator]
@@ -152,7 +158,7 @@ class _Walk:
         return function(self.net, *args, **kwargs)
 
     def ids(self, value: Any) -> Any:
-        """Signals as their unit numbers; constants among them become units of their own."""
+        """Replace signals by their unit numbers; constants become units."""
 
         def numbered(v: Any) -> Any:
             if isinstance(v, Signal):
@@ -190,10 +196,10 @@ class _Walk:
 
 
 def tables(model: nn.Module, example_inputs: Any) -> Tables:
-    """The sparse form of a model, values in fp32.
+    """Return the sparse form of a model, values in fp32.
 
     The model may be masked, baked or compacted: connections that are zero, units that no input
-    reaches and units that reach no output all vanish, and its outputs stay the same.
+    reaches and units that reach no output all vanish. The outputs do not change.
 
     >>> import torch
     >>> layer = nn.Linear(3, 2)
@@ -207,8 +213,8 @@ def tables(model: nn.Module, example_inputs: Any) -> Tables:
     for signal in (*net.inputs, *net.outputs):
         if not signal.shape or signal.shape[0] != 1:
             raise TrellisError(
-                f"an input or output has the shape {signal.shape}: sparse tables want a batch of "
-                "one sample, of which each dimension behind the first is a unit's place"
+                f"expected inputs and outputs with a batch dimension of size one first, got the "
+                f"shape {signal.shape}"
             )
     fold(net)
     keep_live(net)

@@ -1,4 +1,4 @@
-"""Where each unit lies in memory."""
+"""Assign an address in memory to each unit."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 
 from .network import Ids, Network, Reals, RowBlock, flat
 
-# Only units that an output depends on get a place.
+# Only units that an output depends on get an address.
 
 
 def keep_live(net: Network) -> None:
-    """Drop, in place, every row that reaches no output. Unit numbers stay what they were; a
-    block's ``places`` say which of its rows are left."""
+    """Drop, in place, every row that reaches no output. Unit numbers do not change; a block's
+    ``places`` say which of its rows are left."""
     needed = np.zeros(net.units, bool)
     for signal in net.outputs:
         needed[flat(signal)] = True
@@ -36,7 +36,7 @@ def keep_live(net: Network) -> None:
 
 
 def units_of(block: RowBlock) -> Ids:
-    """Numbers of the rows that are left."""
+    """Return the unit numbers of the rows that are left."""
     return block.first + block.places
 
 
@@ -61,7 +61,7 @@ class Groups:
 
 
 def grouped(block: RowBlock, address: Ids) -> Groups:
-    """Group a block's rows, given where every unit lies."""
+    """Group a block's rows, given the address of every unit."""
     parts: list[Groups] = []
     fan = block.fan
     for width in np.unique(fan):
@@ -116,7 +116,7 @@ def _of_width(block: RowBlock, address: Ids, rows: Ids, width: int) -> Groups:
 
 
 def bits(groups: Groups) -> float:
-    """About how many bits the groups take in a file, to choose between layouts."""
+    """Estimate the bits of the groups in a file, to choose between layouts."""
     gap = np.abs(np.diff(groups.offsets, prepend=0))
     return float(20 * len(groups.fan) + 12 * len(groups.weights) + (1 + 2 * np.log2(1 + gap)).sum())
 
@@ -126,7 +126,7 @@ _MANY = 2_000_000  # terms beyond which only few layouts are tried
 
 @dataclass(eq=False)
 class MemoryLayout:
-    """``address`` of every unit (−1 where it has none) and how much room there is in all."""
+    """The ``address`` of every unit (−1 without one) and the ``size`` of memory."""
 
     address: Ids
     size: int
@@ -134,11 +134,11 @@ class MemoryLayout:
 
 
 def laid_out(net: Network) -> MemoryLayout:
-    """Inputs first, as they come; then the blocks, memory being reused once it is read.
+    """Lay out the inputs first, then the blocks; memory is reused after its last read.
 
-    The units of a block lie either packed, in the order in which they are computed, or on a grid
-    along whose axes their readers can share one table. Whichever makes the readers' groups
-    smaller is taken, packed where it makes no difference.
+    The units of a block are either packed, in the order in which they are computed, or on a grid
+    along whose axes their readers can share one table. The choice makes the readers' groups
+    smaller; packed wins a tie.
     """
     inputs = net.input_units
     address = np.full(net.units, -1, np.int64)

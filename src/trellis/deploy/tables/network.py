@@ -1,4 +1,4 @@
-"""A network written out unit by unit: which units each one reads, and with what weight."""
+"""A network written out unit by unit: what each unit reads, and with what weight."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from ...errors import TrellisError
 from .activation import NONE, Activation
 
-# Which function writes which operation as units.
+# The registry of lowerings: which function writes which operation as units.
 
 
 Lowering = Callable[..., Any]
@@ -24,10 +24,10 @@ LOWERINGS: dict[str, Lowering] = {}
 
 
 def lowers(names: str) -> Callable[[L], L]:
-    """Register for PyTorch's operations of these bare names.
+    """Register a lowering for operations of PyTorch, by bare name.
 
     The function receives the network under construction and the operation's own arguments, in
-    which activations are signals and everything else is what it was.
+    which activations are signals and everything else has its value.
     """
 
     def register(function: L) -> L:
@@ -42,7 +42,7 @@ Ids = NDArray[np.int64]
 Reals = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-MOST_TERMS = 50_000_000  # a table of this many reads no longer fits where sparse tables are used
+MOST_TERMS = 50_000_000  # larger tables do not fit where sparse tables are used
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +84,7 @@ class RowBlock:
     wiring: bool = False
     others: Ids | None = None  # (terms,), of dots
     places: Ids = field(default_factory=lambda: np.zeros(0, np.int64))  # (rows,)
-    adds: bool = False  # to what its units are already: a later part of a sum
+    adds: bool = False  # to the current values of its units: a later part of a sum
 
     @property
     def rows(self) -> int:
@@ -111,7 +111,7 @@ class Network:
 
     def input(self, shape: tuple[int, ...]) -> Signal:
         if self.blocks:
-            raise AssertionError("inputs come before all blocks")
+            raise AssertionError("inputs must come before all blocks")
         ids = torch.arange(self.units, self.units + math.prod(shape)).reshape(shape)
         self.units += math.prod(shape)
         self.inputs.append(Signal(ids))
@@ -132,7 +132,7 @@ class Network:
         self, shape: tuple[int, ...], rows: Ids, reads: Ids, others: Ids,
         weights: Reals | float = 1.0, bias: float = 0.0, act: Activation = NONE,
     ) -> Signal:  # fmt: skip
-        """Sums of products of two units."""
+        """Add sums of products of two units."""
         full = np.broadcast_to(np.asarray(weights, np.float64), rows.shape)
         return self._add("dot", shape, rows, reads, full, bias, act, False, others)
 
@@ -153,7 +153,7 @@ class Network:
         )
 
     def constant(self, value: Tensor) -> Signal:
-        """Units that read nothing."""
+        """Add constant units, which read nothing."""
         none = np.zeros(0, np.int64)
         bias = value.detach().double().cpu().numpy().reshape(-1).copy()
         return self.sums(tuple(value.shape), none, none, np.zeros(0), bias, wiring=True)
@@ -164,8 +164,8 @@ class Network:
     ) -> Signal:  # fmt: skip
         if len(rows) > MOST_TERMS:
             raise TrellisError(
-                f"{len(rows):,} reads in one operation are too many for sparse tables (at most "
-                f"{MOST_TERMS:,}): prune further, or export ONNX (trellis export onnx)"
+                f"expected at most {MOST_TERMS:,} reads in one operation of sparse tables, got "
+                f"{len(rows):,}; prune further, or export ONNX (trellis export onnx)"
             )
         n = math.prod(shape)
         order = np.argsort(rows, kind="stable")

@@ -1,4 +1,4 @@
-"""Weights in fewer bits: half precision, or whole numbers with one scale a row."""
+"""Store weights in fewer bits: half precision, or integers with one scale per row."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from numpy.typing import NDArray
 from ...errors import TrellisError
 from .form import VALUES, Step, Tables, advance
 
-# What a row's largest weight may become. Beyond 127 it is cut off, for the sake of the others;
-# below, the scale (which has few digits) may meet it better.
+# Candidates for the code of a row's largest weight. Above 127 it is clipped, which helps the other
+# weights; below, the scale, which has few digits, may fit better.
 _LARGEST = (*range(96, 128), 135, 145, 160, 180, 210)
 
 
 def stored(tables: Tables, values: str, data: NDArray[np.float32] | None = None) -> Tables:
-    """The same tables with weights as ``"fp32"``, ``"fp16"`` or ``"int8"``.
+    """Return the tables with weights as ``"fp32"``, ``"fp16"`` or ``"int8"``.
 
-    int8 has a scale a group. With ``data``, inputs such as the network will see (samples, …), the
-    scale minimises the error on what the terms really carry, and the mean error of each group is
-    taken out of its bias; without, the error counts all terms alike.
+    int8 has one scale per group. With ``data``, inputs such as the network will see (samples, …),
+    the scale minimises the error of the sums, and the mean error of each group is subtracted from
+    its bias. Without ``data``, all terms count alike.
     """
     if values not in VALUES:
-        raise TrellisError(f"values={values!r}: give one of {', '.join(map(repr, VALUES))}")
+        raise TrellisError(f"unknown values={values!r}; known: {', '.join(map(repr, VALUES))}")
     if tables.values != "fp32":
         if tables.values == values:
             return tables
-        raise TrellisError(f"the weights are {tables.values} already: start from the model")
+        raise TrellisError(f"the weights are already {tables.values}; start from the model")
     if values == "fp32":
         return tables
     moments = None if data is None or values != "int8" else _moments(tables, data)
@@ -49,7 +49,7 @@ def stored(tables: Tables, values: str, data: NDArray[np.float32] | None = None)
 
 
 def _half(step: Step) -> Step:
-    """Scaled by a power of two where a weight would leave half precision's range."""
+    """Store in half precision, scaled by a power of two if a weight would leave its range."""
     largest = _per_group(step, np.abs(step.weights), np.maximum)
     power = np.minimum(np.ceil(np.log2(np.maximum(largest, 1e-30))), 127)  # float32 has no more
     scale = np.where(largest > 0, 2.0**power, 1.0)
@@ -88,7 +88,7 @@ def _bytes(step: Step, moments: Moments | None) -> Step:
 
 
 def _short(scale: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rounded to the upper half of a single-precision number, as which files store scales."""
+    """Round scales to the upper half of a float32, as files store them."""
     bits = scale.astype(np.float32).view(np.uint32)
     return ((bits + np.uint32(0x8000)) & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
 
@@ -105,7 +105,7 @@ def _per_group(step: Step, values: NDArray[Any], ufunc: Any) -> NDArray[np.float
 
 
 def _moments(tables: Tables, data: NDArray[np.float32]) -> list[Moments]:
-    """For each step, the mean and mean square of what each term reads, over samples and
+    """Return, per step, the mean and mean square of what each term reads, over samples and
     instances."""
     memory = np.zeros((tables.size, len(data)), np.float32)
     memory[: tables.input_units] = data.reshape(len(data), -1).T

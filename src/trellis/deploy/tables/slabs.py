@@ -1,4 +1,4 @@
-"""Wide networks in slabs: what one part of a block is read by follows it at once.
+"""Cut wide networks into slabs: the reader of one part of a block follows that part at once.
 
 Where a block and its reader fall into parts that have nothing to do with each other (the heads of
 a graph network, the groups of a convolution), they are computed part after part. Memory is then
@@ -39,7 +39,7 @@ def cut(net: Network) -> None:
 
 
 def _parts(block: RowBlock, rest: list[RowBlock]) -> tuple[Ids, Ids, int] | None:
-    """Which part each row of a block belongs to, and each of its only reader, the next block."""
+    """Return the part of each row of a block, and of each row of its only reader."""
     low, high = block.first, block.first + int(np.prod(block.shape))
     if block.rows < 2 * SLAB:
         return None
@@ -64,7 +64,7 @@ def _parts(block: RowBlock, rest: list[RowBlock]) -> tuple[Ids, Ids, int] | None
 
 
 def _dimension(at: tuple[Ids, ...], rows: Ids, weights: Reals, count: int) -> int | None:
-    """A dimension of which no row reads more than one index, nor do two share a weight."""
+    """Find a dimension of which each row reads one index and whose indices share no weights."""
     distinct = len(np.unique(weights))
     for along, index in enumerate(at):
         lowest, highest = np.full(count, np.iinfo(np.int64).max), np.full(count, -1)
@@ -81,7 +81,7 @@ def _dimension(at: tuple[Ids, ...], rows: Ids, weights: Reals, count: int) -> in
 def _partial(
     block: RowBlock, source: RowBlock, part: Ids, count: int, later: list[RowBlock]
 ) -> list[RowBlock]:
-    """A sum over all parts of ``source`` as one sum a part, each adding to the one before."""
+    """Split a sum over all parts of ``source`` into one sum per part."""
     low, high = source.first, source.first + int(np.prod(source.shape))
     if block.kind != "sum" or len(block.reads) < _WORTH * count * block.rows:
         return []
@@ -120,7 +120,7 @@ def _reads(block: RowBlock, low: int, high: int) -> bool:
 
 
 def _rows(block: RowBlock, rows: Flags) -> RowBlock:
-    """Some rows of a block."""
+    """Return some rows of a block."""
     terms = np.repeat(rows, block.fan)
     return RowBlock(
         block.kind, block.first, block.shape, np.r_[0, np.cumsum(block.fan[rows])],

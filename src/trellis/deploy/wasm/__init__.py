@@ -1,4 +1,4 @@
-"""A model as WebAssembly: the same C, and a page that runs it."""
+"""Export to WebAssembly: the same C, built for browsers, and a page that runs it."""
 
 from __future__ import annotations
 

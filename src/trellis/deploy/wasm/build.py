@@ -1,4 +1,4 @@
-"""From C to WebAssembly, by the compiler of the ``ziglang`` package or by clang."""
+"""Build C to WebAssembly, with the compiler of the ``ziglang`` package or with clang."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ..native_library import Compiler, program, zig
 from ..recording import work
 from ..tables.form import Tables
 
-# Square roots are an instruction: without an errno to set, nothing of the maths library is called.
-# Loop strength reduction makes of `terms[1]` a sum that might wrap, an instruction each time; left
-# alone it is a load at a fixed distance, which costs nothing.
+# Square roots are one instruction: without errno, the maths library is not called. Loop strength
+# reduction turns `terms[1]` into a sum that might wrap, which costs an instruction each time;
+# without it, it is a load at a fixed offset, which costs nothing.
 _COMPILED = (
     "-std=c99", "-O3", "-msimd128", "-mbulk-memory", "-fno-math-errno", "-mllvm", "-disable-lsr",
 )  # fmt: skip
-_STACK = 16384  # bytes, beside what the cosine transform works in
+_STACK = 16384  # bytes, without the work space of the cosine transform
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Toolchain:
 
 @functools.cache
 def toolchain() -> Toolchain:
-    """``ziglang`` where it is installed, else clang with wasm-ld and the headers of wasi-libc."""
+    """Return ``ziglang`` if installed, else clang with wasm-ld and the headers of wasi-libc."""
     if path := zig():
         cc = Compiler((path, "cc", "-target", "wasm32-wasi"), "ziglang")
         return Toolchain(cc, Compiler((path, "wasm-ld"), "ziglang"))
@@ -42,16 +42,16 @@ def toolchain() -> Toolchain:
         cc = Compiler((clang, "--target=wasm32-wasi", "--sysroot=/usr"), "clang")
         return Toolchain(cc, Compiler((linker,), "wasm-ld"))
     raise TrellisError(
-        "there is no compiler for WebAssembly: `pip install ziglang` brings one "
+        "no compiler found for WebAssembly; run `pip install ziglang`, which includes one "
         "(or install clang, lld and wasi-libc)"
     )
 
 
 def built(tables: Tables) -> bytes:
-    """The bytes of ``model.wasm``: ``model.c`` as `write_c` writes it, and what a page calls.
+    """Return the bytes of ``model.wasm``: the ``model.c`` of `write_c`, and what a page calls.
 
-    It imports nothing. Where an activation needs the maths library, ``ziglang`` first builds its C
-    library for WebAssembly, once: that may take a minute.
+    It imports nothing. If an activation needs the maths library, ``ziglang`` first builds its C
+    library for WebAssembly, once, which may take a minute.
     """
     tools = toolchain()
     texts = {
@@ -69,7 +69,7 @@ def built(tables: Tables) -> bytes:
 
 
 def _stack(tables: Tables) -> str:
-    """The linker's option: a stack too small would run into the tables, and nobody would notice."""
+    """Return the linker's option; a stack that is too small would overwrite the tables."""
     size = _STACK + work(tables.notes.get("recording") or {})
     return f"stack-size={size + -size % 16}"
 
@@ -92,5 +92,5 @@ def _compiled(tools: Toolchain, texts: dict[str, str], stack: str, folder: Path)
 
 
 def packaged(name: str) -> str:
-    """The text of one of the files that a page or a module is made from."""
+    """Return the text of a packaged source file."""
     return files("trellis.deploy.wasm").joinpath("source", name).read_text(encoding="utf-8")

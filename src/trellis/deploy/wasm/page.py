@@ -1,8 +1,8 @@
-"""One HTML file that runs the network in the browser: wasm, recordings and program within it.
+"""One HTML file that runs the network in the browser; it holds wasm, recordings and program.
 
-Names and recordings are JSON in a data block that no parser can leave early, and the program shows
-them as text alone. A content security policy lets nothing run but that program, by its hash, and
-nothing be fetched from anywhere.
+Names and recordings are JSON in a data block that cannot be closed early, and the program shows
+them as text only. A content security policy allows only that program, by its hash, and no network
+access.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from ...pages import inside_script, policy_hash, writable
 from ..tables.form import Tables
 from .build import packaged
 
-# What a page shows moving: recordings, and how they are drawn.
+# The recordings that a page shows, and how they are drawn.
 
 
-LEVELS = 32767  # positions are 16-bit numbers: half the size, as good to see and to classify
+LEVELS = 32767  # positions are 16-bit numbers, which halves the size and changes nothing visible
 
 
 @dataclass(frozen=True, eq=False)
 class Clip:
-    """A recording, ``frames`` of the shape (frames, joints, 3), and its class where it is known."""
+    """A recording: ``frames`` of shape (frames, joints, 3), and its class if known."""
 
     name: str
     frames: NDArray[np.float32]
     label: str | None = None
 
     def packed(self) -> dict[str, Any]:
-        """As it lies in the page.
+        """Return what the page stores.
 
         >>> Clip("still", np.zeros((2, 1, 3), np.float32)).packed()["data"]
         'AAAAAAAAAAAAAAAA'
@@ -49,7 +49,7 @@ class Clip:
         }  # fmt: skip
 
     def shown(self) -> NDArray[np.float32]:
-        """What the page makes of it: the positions after rounding to 16 bits."""
+        """Return the positions after rounding to 16 bits, as the page shows them."""
         centre, step, levels = self._levels()
         return (centre + step * levels).astype(np.float32)
 
@@ -63,10 +63,15 @@ class Clip:
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """Clips to choose from, and the skeleton they move.
+    """What a page shows: clips to choose from, and how to draw them.
 
-    ``bones`` are pairs of joints, ``branches`` a number for each joint (joints of one number have
-    one colour), ``turn`` the matrix from a recording's axes to right, up, towards the viewer.
+    Attributes:
+        clips: The recordings.
+        bones: Pairs of joints.
+        branches: A number per joint; joints of the same number have the same colour.
+        turn: Matrix from a recording's axes to right, up, towards the viewer.
+        fps: Frames per second.
+        source: Where the clips are from, in words.
     """
 
     clips: Sequence[Clip]
@@ -74,7 +79,7 @@ class Scene:
     branches: Sequence[int]
     turn: Sequence[Sequence[float]] = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
     fps: float = 30.0
-    source: str = ""  # where the clips are from, in words
+    source: str = ""
 
     def packed(self) -> dict[str, Any]:
         return {
@@ -88,7 +93,7 @@ class Scene:
 
 
 def page(tables: Tables, wasm: bytes, scene: Scene, title: str) -> str:
-    """The page of a model that names the action in a recording."""
+    """Return the page of a model that names the action in a recording."""
     program = packaged("model.js") + packaged("page.js")
     style = packaged("page.css")
     policy = "; ".join(
@@ -119,7 +124,7 @@ def page(tables: Tables, wasm: bytes, scene: Scene, title: str) -> str:
         "@PROGRAM@": program,
     }
     text = packaged("page.html")
-    pieces = []  # in one pass: what is put in is never looked through for more places
+    pieces = []  # one pass: inserted text is not searched again
     for place, part in parts.items():
         before, text = text.split(place)
         pieces += [before, part]

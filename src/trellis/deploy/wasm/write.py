@@ -1,4 +1,4 @@
-"""A model as a folder of WebAssembly: ``model.wasm``, ``model.mjs``, a README and a page."""
+"""Write a model as WebAssembly: ``model.wasm``, ``model.mjs``, a README and a page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ network.shares(output);                           // how likely each class is
 
 
 def readme(tables: Tables, size: int, page: bool) -> str:
-    """What the files are, and how to call them."""
+    """Return the README: what the files are, and how to call them."""
     lines = [
         "# A pruned network in WebAssembly",
         "",
@@ -64,14 +64,24 @@ def readme(tables: Tables, size: int, page: bool) -> str:
 
 @dataclass(frozen=True)
 class WasmExport:
-    """What was written: where, and how many bytes it is."""
+    """What `export_wasm` wrote; prints as one line.
+
+    Attributes:
+        folder: Where the files are.
+        weights: Weights that are stored.
+        uses: Multiplications per inference.
+        wasm: Bytes of ``model.wasm``.
+        page: Bytes of ``index.html`` without recordings, or None without a page.
+        recordings: Bytes of the recordings in the page.
+        clips: Number of recordings in the page.
+    """
 
     folder: Path
-    weights: int  # that are stored
+    weights: int
     uses: int
-    wasm: int  # bytes of model.wasm
-    page: int | None  # bytes of index.html, recordings aside
-    recordings: int  # bytes of the recordings in it
+    wasm: int
+    page: int | None
+    recordings: int
     clips: int = 0
 
     def __str__(self) -> str:
@@ -90,7 +100,7 @@ class WasmExport:
 def write_wasm(
     tables: Tables, folder: str | os.PathLike[str], scene: Scene | None = None, title: str = ""
 ) -> WasmExport:
-    """Build tables to WebAssembly. The folder is made if need be; other files are left alone."""
+    """Build tables to WebAssembly. The folder is created if needed; other files are left alone."""
     if scene is not None:
         _check(tables, scene)
     toolchain()  # before anything is made
@@ -126,12 +136,28 @@ def export_wasm(
     recording: Recording | None = None, scene: Scene | None = None,
     title: str = "A pruned network in the browser",
 ) -> WasmExport:  # fmt: skip
-    """Write a model as WebAssembly, with a module that loads it and, for a `Scene`, a page.
+    """Write a model as WebAssembly, with a module that loads it and, optionally, a page.
 
-    It is the C of `trellis.export_c`, built with SIMD by the ``ziglang`` package (or clang); model,
-    ``values``, ``data``, ``classes`` and ``recording`` are as there. A page needs the last two: it
-    draws the recordings of the scene and names what happens in them, frame by frame. It works from
-    disk, and fetches nothing.
+    It is the C of `trellis.export_c`, built with SIMD by the ``ziglang`` package or clang.
+
+    Args:
+        model: The model, as for `export_c`.
+        example_inputs: Example inputs, as for `trellis.audit`.
+        folder: Where to write; created if needed.
+        values: How weights are stored, as for `export_c`.
+        data: Inputs to calibrate int8 on, as for `export_c`.
+        classes: Names of the outputs, as for `export_c`.
+        recording: What the network expects of a recording, as for `export_c`.
+        scene: Recordings for ``index.html``, which draws them and names what happens in them. The
+            page works from disk and fetches nothing. Needs ``classes`` and ``recording``.
+        title: Title of the page.
+
+    Returns:
+        What was written, and its sizes.
+
+    Raises:
+        TrellisError: If no compiler is found, if sparse tables do not have an operation of the
+            model, or if the scene does not fit the model.
     """
     found = prepared(
         model, example_inputs, values=values, data=data, classes=classes, recording=recording
@@ -141,16 +167,16 @@ def export_wasm(
 
 def _check(tables: Tables, scene: Scene) -> None:
     if not (tables.notes.get("classes") and tables.notes.get("recording")):
-        raise TrellisError("a scene is for a model with classes and a recording: give both")
+        raise TrellisError("a scene needs a model with classes and a recording; give both")
     joints = len(tables.notes["recording"]["joints"])
     if not scene.clips:
-        raise TrellisError("the scene has no clips: give at least one recording to show")
+        raise TrellisError("the scene has no clips; give at least one recording to show")
     for clip in scene.clips:
         if clip.frames.ndim != 3 or clip.frames.shape[1:] != (joints, 3) or not len(clip.frames):
             raise TrellisError(
-                f"clip {clip.name!r} has the shape {clip.frames.shape}; (frames, {joints}, 3) is "
-                "expected"
+                f"clip {clip.name!r}: expected the shape (frames, {joints}, 3), got "
+                f"{clip.frames.shape}"
             )
     places = {joint for bone in scene.bones for joint in bone}
     if len(scene.branches) != joints or not places <= set(range(joints)):
-        raise TrellisError(f"the scene's bones and branches are not those of {joints} joints")
+        raise TrellisError(f"the scene's bones and branches do not fit {joints} joints")

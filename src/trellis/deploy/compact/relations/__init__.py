@@ -1,4 +1,4 @@
-"""How operations tie what stays of their operands to what stays of their result, by family."""
+"""Relations, by family: how an operation ties the places of its operands to its result's."""
 
 from __future__ import annotations
 

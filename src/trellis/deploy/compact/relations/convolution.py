@@ -93,7 +93,7 @@ class Convolution(Biased):
             heads = _either(heads, kept.code(self.w, 1))
         else:
             tails = _either(tails, kept.code(self.w, 1))
-        for part in (g, heads, tails):  # a convolution of nothing is none
+        for part in (g, heads, tails):  # a convolution needs at least one
             if not part.any() and kept.places(self.op.name, self.axis).any():
                 part[0] = kept.reason(NEEDED)
         return g, heads, tails

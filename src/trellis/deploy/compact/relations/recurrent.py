@@ -1,9 +1,9 @@
-"""LSTM, GRU and plain recurrent layers: hidden units that reach no output go.
+"""LSTM, GRU and plain recurrent layers: remove hidden units that reach no output.
 
-A hidden unit that reaches no output, at this step or a later one, is taken out of all gates, of the
-recurrent weights and of what reads its layer. One that no input reaches is no constant: biases move
-its state from step to step. Where others read it, it stays, as do dead connections between units
-that stay.
+A hidden unit that reaches no output, at this step or a later one, is removed from all gates, from
+the recurrent weights and from the readers of its layer. A unit that no input reaches still changes,
+because biases move its state from step to step. If others read it, it stays. Dead connections
+between units that stay also stay.
 
 Layers then have widths of their own, which one fused operation cannot have: each layer becomes an
 operation. The two directions of a layer must be equally wide, and where the last states are read,

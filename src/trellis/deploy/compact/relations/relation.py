@@ -1,4 +1,4 @@
-"""What a relation is, and the one that any operation obeys: all of everything stays."""
+"""What a relation is; the registry; and `Barrier`, for operations without a relation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..reading import Network, Value
 from ..writing import Writer
 
 Make = Callable[[Op, Network], "Relation | None"]
-_MAKERS: dict[str, Make] = {}
+RELATIONS: dict[str, Make] = {}
 
 
 class Relation(ABC):
@@ -27,28 +27,28 @@ class Relation(ABC):
         return self.network.values[name]
 
     def touched(self) -> list[str]:
-        """The values whose places it ties."""
+        """Return the values whose places it ties."""
         names = [*self.op.refs(), self.op.name]
         return [name for name in dict.fromkeys(names) if name in self.network.values]
 
     @abstractmethod
     def close(self, kept: AxisPlaces) -> None:
-        """Let more stay, where what stays already asks for it."""
+        """Let more places stay, as required by those that stay already."""
 
     def settle(self, kept: AxisPlaces) -> None:  # noqa: B027  (most have nothing to add)
-        """Once nothing changes: let more stay where taking it out would gain nothing."""
+        """After nothing changes, let more stay where removal would gain nothing."""
 
     @abstractmethod
     def write(self, writer: Writer) -> Any:
-        """Write it over what stays; returns what stands for the result."""
+        """Write the operation over the places that stay; return the counterpart of the result."""
 
     def weights(self) -> list[str]:
-        """Operands that it only multiplies with: a dead connection there may become zero."""
+        """Return operands that are only multiplied: a dead connection there may become zero."""
         return []
 
 
 class Barrier(Relation):
-    """Whole operands, whole result."""
+    """Keeps all operands and the result whole."""
 
     def __init__(self, op: Op, network: Network, why: str | None = None) -> None:
         super().__init__(op, network)
@@ -66,23 +66,23 @@ class Barrier(Relation):
 
 
 def relation_for(names: Iterable[str]) -> Callable[[Make], Make]:
-    """Say which relation operations obey, by their bare names."""
+    """Register a relation for operations, by name."""
 
     def register(make: Make) -> Make:
         for name in names:
-            _MAKERS[name] = make
+            RELATIONS[name] = make
         return make
 
     return register
 
 
 def relation_of(op: Op, network: Network) -> Relation:
-    """The relation of an operation; where nothing better is known, a barrier."""
+    """Return the relation of an operation; a `Barrier` if none is registered."""
     if op.target in COUNTS:
         key = op.target
     else:
         space, name, _ = op.target.split(".")
         key = f"{space}::{name}"
-    make = _MAKERS.get(key)
+    make = RELATIONS.get(key)
     found = make(op, network) if make is not None else None
     return found or Barrier(op, network)
