@@ -267,8 +267,8 @@ def _held(path: Path) -> int:
                 holder = os.read(file, 20).decode(errors="replace").strip()
                 os.close(file)
                 raise TrellisError(
-                    f"{str(path)!r} is in use by another process ({holder or 'unknown'}): wait for "
-                    "it, or name another folder with --out"
+                    f"{str(path)!r} is in use by another process ({holder or 'unknown'}); wait for "
+                    "it, or give another folder"
                 ) from None
         # Its last holder may have removed it before we held it: nobody else would see ours.
         if _is_there(file, path / LOCK) or tries == _TRIES - 1:

@@ -28,7 +28,7 @@ from ..deploy.wasm.page import Clip, Scene
 from ..deploy.wasm.write import write_wasm
 from ..errors import TrellisError
 from ..files import check_writable
-from ..skeleton import Recogniser, Skeletons
+from ..skeleton import Recognizer, Skeletons
 from ..skeleton.data.hands.hand import LAYOUT
 from ..skeleton.data.pose import branches, turn_of
 from ..skeleton.data.readers.text import shown
@@ -53,27 +53,27 @@ from .output import aside, percent, print_json, say
 # What an export has to know of a model that names the action in a recording.
 
 
-def recogniser_of(given: Opened, target: str) -> Recogniser | None:
+def recogniser_of(given: Opened, target: str) -> Recognizer | None:
     """A recogniser, where the target is a folder that says what the model expects of recordings."""
     knows = is_folder(target) and bool(given.notes and given.notes.get(NOTES))
-    return Recogniser.load(target) if knows else None
+    return Recognizer.load(target) if knows else None
 
 
-def example_of(recogniser: Recogniser) -> Tensor:
+def example_of(recogniser: Recognizer) -> Tensor:
     """One prepared recording, in shape: (1, joints, chunks * 3)."""
     return torch.zeros(1, len(recogniser.layout.joints), 3 * recogniser.chunks)
 
 
-def lowered(given: Opened, recogniser: Recogniser | None) -> Tables:
+def lowered(given: Opened, recogniser: Recognizer | None) -> Tables:
     """A model's tables; a recogniser's begin with a prepared recording."""
     if recogniser is None:
         return tables(given.model, given.examples)
     return tables(recogniser.network(), (example_of(recogniser),))
 
 
-def described_input(recogniser: Recogniser) -> dict[str, Any]:
+def described_input(recogniser: Recognizer) -> dict[str, Any]:
     """What the run-time has to know of a recogniser beside its network."""
-    normalisation = recogniser.normalisation
+    normalisation = recogniser.normalization
     return {
         "classes": recogniser.classes,
         "recording": Recording(
@@ -84,30 +84,30 @@ def described_input(recogniser: Recogniser) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def told_input(recogniser: Recogniser, folder: str) -> str:
+def told_input(recogniser: Recognizer, folder: str) -> str:
     """In words, for whoever feeds the network without our C."""
     joints, chunks = recogniser.layout.joints, recogniser.chunks
-    names = ", ".join(joints[root] for root in recogniser.normalisation.roots)
+    names = ", ".join(joints[root] for root in recogniser.normalization.roots)
     each = "x y z of each chunk"
     if recogniser.basis == "cosines":
         each = "x y z of each coefficient of the orthonormal cosine transform (DCT-II) over chunks"
     turned = ""
-    if body := recogniser.normalisation.body:
+    if body := recogniser.normalization.body:
         bottom, top, left, right = (joints[joint] for joint in body)
         turned = (
             f" It is turned so that y is from {bottom} to {top} on average, and x from {left} to "
             f"{right}."
         )
-    if bones := recogniser.normalisation.bones:
-        long = recogniser.normalisation.length / recogniser.normalisation.scale
+    if bones := recogniser.normalization.bones:
+        long = recogniser.normalization.length / recogniser.normalization.scale
         turned += (
             f" It is then scaled so that its {len(bones)} bones are {long:.6g} long on average."
         )
     return (
         f"Its input is (batch, {len(joints)}, {3 * chunks}): of each joint, {each}. A recording is "
         f"averaged over {chunks} chunks, centred on {names or 'nothing'} and divided by "
-        f"{recogniser.normalisation.scale:.6g} first.{turned} In Python, "
-        f"trellis.skeleton.Recogniser.load({folder!r}).prepared(recordings) does it; the same is "
+        f"{recogniser.normalization.scale:.6g} first.{turned} In Python, "
+        f"trellis.skeleton.Recognizer.load({folder!r}).prepared(recordings) does it; the same is "
         "in the file's metadata, as `recording`."
     )
 
@@ -212,7 +212,7 @@ class _Parts:
     """Recordings of a source as inputs: some to calibrate on, others to test."""
 
     def __init__(
-        self, recogniser: Recogniser, source: str, protocol: str | None, fold: str | None,
+        self, recogniser: Recognizer, source: str, protocol: str | None, fold: str | None,
         skip_bad: bool,
     ) -> None:  # fmt: skip
         protocol = protocol_for(recogniser, source, protocol)
@@ -398,7 +398,7 @@ def wasm(
 
 
 def _recordings(
-    recogniser: Recogniser, source: str | None, protocol: str | None, skip_bad: bool
+    recogniser: Recognizer, source: str | None, protocol: str | None, skip_bad: bool
 ) -> Skeletons:
     """Those of the source; without one, built-in hands, if the model's joints are theirs."""
     if source is None and recogniser.layout.joints != LAYOUT.joints:
@@ -415,7 +415,7 @@ def _recordings(
 
 
 def _scene(
-    recogniser: Recogniser, data: Skeletons, show: tuple[str, ...], fold: str | None
+    recogniser: Recognizer, data: Skeletons, show: tuple[str, ...], fold: str | None
 ) -> Scene:
     """The recordings that are asked for, else a few of the test part, of different classes."""
     numbers = [number_of(data, index) for index in show] or _spread(recogniser, data, fold)
@@ -433,7 +433,7 @@ def _scene(
     )  # fmt: skip
 
 
-def _spread(recogniser: Recogniser, data: Skeletons, fold: str | None) -> list[int]:
+def _spread(recogniser: Recognizer, data: Skeletons, fold: str | None) -> list[int]:
     part = fold_for(recogniser, data, fold)
     test = part.test if len(part.test) else np.arange(len(data))
     length = np.array([len(data.sequences[i]) for i in test])
@@ -442,7 +442,7 @@ def _spread(recogniser: Recogniser, data: Skeletons, fold: str | None) -> list[i
     return [first[i] for i in np.linspace(0, len(first) - 1, min(_CLIPS, len(first))).astype(int)]
 
 
-def _training(recogniser: Recogniser, data: Skeletons, fold: str | None) -> object:
+def _training(recogniser: Recognizer, data: Skeletons, fold: str | None) -> object:
     part = fold_for(recogniser, data, fold)
     if len(part.train) == 0:
         raise TrellisError(f"fold {part.name!r} of {data.source!r} has nothing to calibrate on")
