@@ -59,15 +59,15 @@ class Part:
         """Mean over seeds of the dense networks' accuracy, and of that at each sparsity."""
         options, fold = self.options, skeleton.Fold("held out", self.train, self.judge)
         how = options_for(self.data.layout) | dict(variant.own)
-        recogniser = skeleton.Recogniser.fresh(self.data, fold, **how)
-        labels = torch.from_numpy(recogniser.labels(self.data))
+        recognizer = skeleton.Recognizer.fresh(self.data, fold, **how)
+        labels = torch.from_numpy(recognizer.labels(self.data))
 
         def places(chosen: np.ndarray) -> torch.Tensor:
-            return torch.from_numpy(recogniser.places([self.data.sequences[i] for i in chosen]))
+            return torch.from_numpy(recognizer.places([self.data.sequences[i] for i in chosen]))
 
         course = variant.course.times(options.length)
         maker = Maker(
-            recogniser, places(self.train), labels[self.train], course,
+            recognizer, places(self.train), labels[self.train], course,
             device=options.device, precision=options.precision,
         )  # fmt: skip
         seeds = list(range(options.seed, options.seed + options.seeds))

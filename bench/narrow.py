@@ -1,4 +1,4 @@
-"""What a step of tuning takes on a CPU, of a pruned recogniser as it is and without what is empty.
+"""What a step of tuning takes on a CPU, of a pruned recognizer as it is and without what is empty.
 
 ``python bench/narrow.py MODEL --networks 1 8`` reads what ``trellis shrink`` wrote, trains so many
 copies of it side by side on random recordings, in batches of 128, and prints milliseconds a step,
@@ -28,12 +28,12 @@ def main() -> None:
     parser.add_argument("--networks", type=int, nargs="+", default=[1, 8])
     options = parser.parse_args()
     keep_freed()
-    recogniser = skeleton.Recogniser.load(options.model)
-    model = recogniser.model
+    recognizer = skeleton.Recognizer.load(options.model)
+    model = recognizer.model
     kept = masks_of(model)
     kept.bake(model)
     nodes, classes = model.sizes["nodes"], model.sizes["classes"]
-    x = torch.randn(RECORDINGS, nodes, 3 * recogniser.chunks)
+    x = torch.randn(RECORDINGS, nodes, 3 * recognizer.chunks)
     y = torch.randint(classes, (RECORDINGS,))
     recipe = recipe_named("default", batch=BATCH, tune_epochs=EPOCHS + 1)
     for count in options.networks:
@@ -44,7 +44,7 @@ def main() -> None:
             raise SystemExit(f"{options.model!r} is of a kind that is not narrowed")
         whole, less = (
             Training(
-                reading_channels(recogniser.channels, forward), own, x, y, recipe,
+                reading_channels(recognizer.channels, forward), own, x, y, recipe,
                 seeds=list(range(count)), masks=mask, tune=True,
             )
             for forward, own, mask in (

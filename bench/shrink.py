@@ -71,15 +71,15 @@ def made(job: Job, options: argparse.Namespace, until: float) -> list[Row]:
     course, own = parts(COURSES["default"])[job.part]
     course = course.times(options.length)
     how = options_for(data.layout) | own
-    recogniser = skeleton.Recogniser.fresh(data, fold, **how)
-    labels = torch.from_numpy(recogniser.labels(data))
+    recognizer = skeleton.Recognizer.fresh(data, fold, **how)
+    labels = torch.from_numpy(recognizer.labels(data))
 
     def inputs(chosen: Any) -> torch.Tensor:
-        places = recogniser.places([data.sequences[i] for i in chosen])
+        places = recognizer.places([data.sequences[i] for i in chosen])
         return torch.from_numpy(places).to(options.device)
 
     maker = Maker(
-        recogniser, inputs(fold.train), labels[fold.train], course,
+        recognizer, inputs(fold.train), labels[fold.train], course,
         device=options.device, precision=options.precision,
     )  # fmt: skip
     varied = maker.course.augmentation

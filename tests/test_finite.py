@@ -16,7 +16,7 @@ from torch import nn
 
 import trellis
 from trellis.errors import TrellisError
-from trellis.skeleton import GCN, Layout, Normalisation, Recogniser
+from trellis.skeleton import GCN, Layout, Normalization, Recognizer
 
 X = torch.zeros(1, 4)
 
@@ -122,13 +122,13 @@ def test_the_run_time_says_that_a_network_overflows(tmp_path: Path) -> None:
 
 def test_recognisers_need_an_origin_and_finite_answers() -> None:
     with pytest.raises(TrellisError, match="roots are empty"):
-        Normalisation((), 1.0)
+        Normalization((), 1.0)
     with pytest.raises(TrellisError, match="scale of the coordinates"):
-        Normalisation((0,), 1e-60)
+        Normalization((0,), 1e-60)
     arm = Layout("arm", ("shoulder", "hand"), parents=(-1, 0))
     gcn = GCN(nodes=2, channels=12, classes=2, heads=2, filters=5)
     with torch.no_grad():
         gcn.dense.weight[0, 0] = torch.nan
-    recogniser = Recogniser(gcn, 4, Normalisation((0,), 1.0), ("wave", "point"), arm)
+    recogniser = Recognizer(gcn, 4, Normalization((0,), 1.0), ("wave", "point"), arm)
     with pytest.raises(TrellisError, match="answer for recording 0 is not finite"):
         recogniser.probabilities([np.ones((5, 2, 3), np.float32)])

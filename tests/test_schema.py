@@ -18,7 +18,7 @@ from tests.skeleton.moving import arms
 from trellis import schema
 from trellis.errors import TrellisError
 from trellis.paper import reproduce, stored
-from trellis.skeleton import Recogniser
+from trellis.skeleton import Recognizer
 
 LINE = re.compile(r"'[^']*curve\.json': expected .+ got .+; mend it")
 
@@ -123,13 +123,13 @@ def test_a_cell_that_is_not_of_its_run(
 @pytest.mark.parametrize("scale", [10**400, 0, -1, 1e-300, "1", None, True])
 def test_a_scale_that_cannot_divide(tmp_path: Path, scale: Any) -> None:
     data = arms(12)
-    Recogniser.fresh(data, data.folds[0], chunks=4, heads=2, filters=3).save(tmp_path / "m")
+    Recognizer.fresh(data, data.folds[0], chunks=4, heads=2, filters=3).save(tmp_path / "m")
     path = tmp_path / "m" / "model.json"
     found = json.loads(path.read_text())
     found["notes"]["recogniser"]["normalisation"]["scale"] = scale
     path.write_text(json.dumps(found))
     with pytest.raises(TrellisError, match=r"at \$\.notes\.recogniser\.normalisation\.scale, got"):
-        Recogniser.load(tmp_path / "m")
+        Recognizer.load(tmp_path / "m")
 
 
 def test_what_is_saved_can_be_read_again(tmp_path: Path) -> None:

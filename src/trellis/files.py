@@ -274,8 +274,8 @@ def _held(path: Path) -> int:
                 holder = os.read(file, 20).decode(errors="replace").strip()
                 os.close(file)
                 raise TrellisError(
-                    f"{str(path)!r} is in use by another process ({holder or 'unknown'}): wait for "
-                    "it, or name another folder with --out"
+                    f"{str(path)!r} is in use by another process ({holder or 'unknown'}); wait for "
+                    "it, or give another folder"
                 ) from None
         # The last holder may have removed the file before we locked it; others would not see it.
         if _is_there(file, path / LOCK) or tries == _TRIES - 1:

@@ -207,8 +207,8 @@ class ModelHead(TypedDict):
     architecture: Architecture | None
 
 
-class InputNormalisation(TypedDict):
-    """`trellis.skeleton.Normalisation`"""
+class InputNormalization(TypedDict):
+    """`trellis.skeleton.Normalization`"""
 
     roots: Annotated[list[Index], Meta(min_length=1)]
     scale: Positive
@@ -281,11 +281,11 @@ class Step(TypedDict, total=False):
     ignore: list[Text] | Text | None
 
 
-class RecogniserNotes(TypedDict):
+class RecognizerNotes(TypedDict):
     """The notes on a recogniser's inputs in its ``model.json``."""
 
     chunks: Annotated[int, Meta(ge=1, le=100_000)]
-    normalisation: InputNormalisation
+    normalisation: InputNormalization
     classes: Annotated[list[Text], Meta(min_length=1)]
     layout: SkeletonLayout
     history: Annotated[list[Step], Meta(max_length=100_000)]

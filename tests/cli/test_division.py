@@ -12,7 +12,7 @@ from tests.cli.arms import SMALL
 from tests.cli.conftest import Run
 from tests.skeleton.folders import fpha_folder
 from trellis.cli.data_arguments import fold_for, protocol_for
-from trellis.skeleton import Recogniser, load_dataset
+from trellis.skeleton import Recognizer, load_dataset
 
 LISTED = [
     (f"Subject_{subject}/{action}/{take}", label, "Training" if subject % 2 else "Test")
@@ -72,7 +72,7 @@ def test_data_of_another_kind_is_divided_its_own_way(run: Run, hands: Path) -> N
 
 def test_the_last_training_on_such_data_counts(hands: Path) -> None:
     data = load_dataset("fpha:fpha", protocol="subjects")
-    dense = Recogniser.load("dense")
+    dense = Recognizer.load("dense")
     later = dense.after(step="tune", source="fpha:moved", fold="Subject_3", protocol="subjects")
     later = later.after(step="tune", source="csv:mine", fold="as given", protocol=None)
     assert fold_for(dense, data, None).name == "Subject_2"

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.arms import trained  # noqa: F401  (a fixture)
 from tests.cli.conftest import Run
 from tests.skeleton.moving import ARM, arms, write_csv, write_npz
-from trellis.skeleton import Fold, Recogniser, evaluated, load_dataset, read_recording
+from trellis.skeleton import Fold, Recognizer, evaluated, load_dataset, read_recording
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def test_accuracies_classes_and_confusions(run: Run) -> None:
     ran = run("evaluate", "arms", "--data", "npz:noisy.npz", "--split", "all")
     assert ran.status == 0, ran.err
     data = load_dataset("npz:noisy.npz")
-    found = evaluated(Recogniser.load("arms"), data, np.arange(len(data)))
+    found = evaluated(Recognizer.load("arms"), data, np.arange(len(data)))
     assert 0.3 < found.top1 < 0.95  # or there would be nothing to confuse
     worst = found.confusions()[0]
     lines = [line.split() for line in ran.out.splitlines()]
@@ -42,7 +42,7 @@ def test_accuracies_classes_and_confusions(run: Run) -> None:
 
 def test_json(run: Run) -> None:
     found = run("evaluate", "arms", "--data", "npz:arms.npz", "--json").json
-    saved = Recogniser.load("arms").history[0]["metrics"]
+    saved = Recognizer.load("arms").history[0]["metrics"]
     assert (found["top1"], found["mean_class"]) == (saved["top1"], saved["mean_class"])
     assert found["recordings"] == 12 and found["split"] == "test"
     assert {row["name"] for row in found["classes"]} == {"wave", "point", "grab"}
@@ -58,7 +58,7 @@ def test_few_confusions_on_request(run: Run) -> None:
 def test_the_fold_is_the_models_own(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others would be tested on what they have seen."""
     data = arms()
-    own = Recogniser.load("arms").history[0]["fold"]
+    own = Recognizer.load("arms").history[0]["fold"]
     every = np.arange(len(data))
     folds = (Fold("first", every[10:], every[:10]), Fold(own, every[:40], every[40:]))
     several = dataclasses.replace(data, source="npz:arms.npz", folds=folds)
@@ -72,7 +72,7 @@ def test_the_fold_is_the_models_own(run: Run, monkeypatch: pytest.MonkeyPatch) -
 def test_actions_in_recordings(run: Run) -> None:
     ran = run("evaluate", "arms", "wave.csv", "point.csv", "--json")
     assert ran.status == 0, ran.err
-    model = Recogniser.load("arms")
+    model = Recognizer.load("arms")
     for found, name in zip(ran.json["recordings"], ("wave", "point"), strict=True):
         frames = read_recording(f"{name}.csv", ARM)
         shares = model.probabilities([frames])[0]

@@ -15,7 +15,7 @@ from tests.cli.conftest import Run
 from tests.deploy.tools import compiled, ran
 from trellis.deploy.format.read import read
 from trellis.deploy.tables.form import interpreted
-from trellis.skeleton import Recogniser, load_dataset, read_recording
+from trellis.skeleton import Recognizer, load_dataset, read_recording
 
 FILES = ["README.md", "main.c", "model.c", "model.h", "model.trellis"]
 
@@ -35,7 +35,7 @@ def test_a_recogniser_becomes_a_program(run: Run, small: Path) -> None:
     assert sorted(path.name for path in Path("device").iterdir()) == FILES
     assert done.out.startswith("wrote device: ")
     built = compiled([small / "device/model.c", small / "device/main.c"], small / "device/model")
-    recogniser = Recogniser.load("small")
+    recogniser = Recognizer.load("small")
     for name in ("wave.csv", "point.csv"):
         frames = read_recording(name, recogniser.layout)
         share = recogniser.probabilities([frames])[0]
@@ -46,7 +46,7 @@ def test_a_recogniser_becomes_a_program(run: Run, small: Path) -> None:
 
 def test_waves_are_made_in_c(run: Run, small: Path) -> None:
     """A recogniser of cosine coefficients: the same program, and calibration on such inputs."""
-    one = dataclasses.replace(Recogniser.load("small"), basis="cosines")
+    one = dataclasses.replace(Recognizer.load("small"), basis="cosines")
     one.save("waves")
     words = ("export", "c", "waves", "--out", "device", "--data", SOURCE)
     told = run(*words, "--json").json["accuracy"]
@@ -98,7 +98,7 @@ def test_channels_are_made_of_places_in_what_is_exported(run: Run, trained: Path
     assert run("prune", "wide", "--sparsity", "0.8", "--out", "small").status == 0
     ran = run("export", "c", "small", "--out", "device")
     assert ran.status == 0, ran.err
-    recogniser, data = Recogniser.load("small"), load_dataset(source)
+    recogniser, data = Recognizer.load("small"), load_dataset(source)
     given = recogniser.prepared(data.sequences)
     found = interpreted(read(Path("device/model.trellis")), given)
     with torch.no_grad():

@@ -13,9 +13,9 @@ import torch
 
 import trellis
 from tests.cli.conftest import Run
-from trellis.skeleton import GCN, Recogniser
+from trellis.skeleton import GCN, Recognizer
 from trellis.skeleton.data.layouts import Layout
-from trellis.skeleton.data.normalization import Normalisation
+from trellis.skeleton.data.normalization import Normalization
 from trellis.skeleton.data.representation import Channels
 
 pytest.importorskip("onnxscript", reason="needs onnx: pip install 'trellis-prune[onnx]'")
@@ -59,8 +59,8 @@ def test_a_recogniser_tells_what_it_reads(
     count = Channels.of(arm, kinds, basis).count(5)
     gcn = GCN(nodes=3, channels=count, classes=2, heads=2, filters=5)
     trellis.prune(gcn, torch.zeros(1, 3, count), sparsity=0.5)
-    one = Recogniser(
-        gcn, 5, Normalisation((0,), 0.5), ("wave", "point"), arm, kinds=kinds, basis=basis
+    one = Recognizer(
+        gcn, 5, Normalization((0,), 0.5), ("wave", "point"), arm, kinds=kinds, basis=basis
     )
     one.save(tmp_path / "arms")
     ran = run("export", "onnx", "arms", "--out", "arms.onnx")

@@ -18,8 +18,8 @@ from tests.deploy.wasm.node import under_node
 from trellis import skeleton
 from trellis.deploy.wasm import build
 from trellis.deploy.wasm.build import toolchain
-from trellis.skeleton import GCN, Recogniser, read_recording
-from trellis.skeleton.data.normalization import Normalisation
+from trellis.skeleton import GCN, Recognizer, read_recording
+from trellis.skeleton.data.normalization import Normalization
 
 FILES = ["README.md", "index.html", "model.mjs", "model.wasm"]
 
@@ -46,7 +46,7 @@ def test_a_recogniser_becomes_a_page(run: Run, small: Path) -> None:
     assert done.status == 0, done.err
     assert sorted(path.name for path in Path("page").iterdir()) == FILES
     assert done.out.startswith("wrote page: ") and "2 recordings to show" in done.out
-    recogniser, data = Recogniser.load("small"), skeleton.load_dataset(SOURCE)
+    recogniser, data = Recognizer.load("small"), skeleton.load_dataset(SOURCE)
     clips = content(Path("page/index.html"))["scene"]["clips"]  # type: ignore[index]
     assert [clip["name"] for clip in clips] == [data.names[0], data.names[5]]
     assert [clip["label"] for clip in clips] == [data.classes[data.labels[i]] for i in (0, 5)]
@@ -58,7 +58,7 @@ def test_a_recogniser_becomes_a_page(run: Run, small: Path) -> None:
 
 
 def test_a_page_of_waves(run: Run, small: Path) -> None:
-    one = dataclasses.replace(Recogniser.load("small"), basis="cosines")
+    one = dataclasses.replace(Recognizer.load("small"), basis="cosines")
     one.save("waves")
     done = run("export", "wasm", "waves", "--out", "page", "--data", SOURCE)
     assert done.status == 0, done.err
@@ -82,7 +82,7 @@ def test_hands_are_shown_without_data(run: Run, tmp_path: Path) -> None:
     model = GCN(21, 12, 2, heads=2, filters=4)
     trellis.prune(model, torch.zeros(1, 21, 12), sparsity=0.9)
     classes = ("open_bottle", "something else")
-    Recogniser(model, 4, Normalisation((0,), 50.0), classes, hands.layout).save(tmp_path / "mine")
+    Recognizer(model, 4, Normalization((0,), 50.0), classes, hands.layout).save(tmp_path / "mine")
     done = run("export", "wasm", "mine", "--out", "page")
     assert done.status == 0, done.err
     assert "hands45 (synthetic)" in done.out

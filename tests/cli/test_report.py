@@ -29,7 +29,7 @@ from tests.report.saving import saved
 from tests.skeleton.moving import arms as moving_arms
 from tests.skeleton.moving import write_csv, write_npz
 from trellis.paper import reproduce
-from trellis.skeleton import Recogniser, evaluated, load_dataset
+from trellis.skeleton import Recognizer, evaluated, load_dataset
 
 
 def content(path: Path) -> Any:
@@ -88,11 +88,11 @@ def test_a_model_dense_pruned_and_tuned(run: Run, arms: Path) -> None:
     ran = run("report", "tuned", "--dense", "arms", "--data", source)
     assert ran.status == 0, ran.err
     found = content(arms / "tuned" / "report.html")
-    model, data = Recogniser.load("tuned"), load_dataset(source)
+    model, data = Recognizer.load("tuned"), load_dataset(source)
     top1 = evaluated(model, data, data.folds[0].test).top1
     rows = {row["key"]: row for row in found["rows"]}
     assert rows["model"]["top1"][0] == pytest.approx(100 * top1, abs=1e-3)
-    before = evaluated(Recogniser.load("arms"), data, data.folds[0].test)
+    before = evaluated(Recognizer.load("arms"), data, data.folds[0].test)
     assert rows["dense"]["top1"][0] == pytest.approx(100 * before.top1, abs=1e-3)
     assert set(found["confusions"]) == {"dense", "model"} and found["missing"] == []
     kept = sum(pair[0] for pair in rows["model"]["layers"].values())
@@ -105,7 +105,7 @@ def test_a_model_dense_pruned_and_tuned(run: Run, arms: Path) -> None:
     made = {"dense", "pruned", "tuned"}
     for line in lines:  # and they make the same again
         assert run(*(f"again-{word}" if word in made else word for word in line)).status == 0
-    same(Recogniser.load("again-tuned"), model)
+    same(Recognizer.load("again-tuned"), model)
 
 
 def test_a_folder_of_both_models_and_a_curve(run: Run, arms: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_search_is_shown_apart_from_what_was_tested(
     found, points = content(tmp_path / "s" / "report.html"), json.loads(
         Path("s/curve.json").read_text())  # fmt: skip
     tested = evaluated(
-        Recogniser.load("s/model"), data := load_dataset(SOURCE), data.folds[0].test
+        Recognizer.load("s/model"), data := load_dataset(SOURCE), data.folds[0].test
     ).top1
     with browser.opened(tmp_path / "s" / "report.html") as seen:
         assert "held out for the search (validation), which are not to be compared" in (
@@ -190,7 +190,7 @@ def test_a_search_is_shown_apart_from_what_was_tested(
         seen.quiet()
     again = shlex.split(found["command"])[1:]
     assert run(*again, "--out", "again").status == 0
-    same(Recogniser.load("again/model"), Recogniser.load("s/model"))
+    same(Recognizer.load("again/model"), Recognizer.load("s/model"))
 
 
 def test_the_command_of_a_page_makes_the_same_network_again(run: Run, tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_the_command_of_a_page_makes_the_same_network_again(run: Run, tmp_path: 
             assert run("report", f"{out}/{part}").status == 0
             again = shlex.split(content(tmp_path / out / part / "report.html")["command"])[1:]
             assert run(*again, "--out", f"{out}-{part}").status == 0
-            same(Recogniser.load(f"{out}-{part}/{part}"), Recogniser.load(f"{out}/{part}"))
+            same(Recognizer.load(f"{out}-{part}/{part}"), Recognizer.load(f"{out}/{part}"))
 
 
 @pytest.mark.parametrize("part", ["model", "dense"])
@@ -229,7 +229,7 @@ def test_the_commands_of_a_page_go_on_from_a_course(run: Run, tmp_path: Path, pa
     for line in content(tmp_path / "last" / "report.html")["command"].split(" && "):
         ran = run(*shlex.split(line)[1:])
         assert ran.status == 0, ran.err
-    same(Recogniser.load("tuned-2"), Recogniser.load("last"))
+    same(Recognizer.load("tuned-2"), Recognizer.load("last"))
 
 
 def test_a_network_of_full_size_stands_beside_the_dense_one(
@@ -315,8 +315,8 @@ def test_recordings_that_do_not_fit_any_more_are_left_aside(
         assert "--fold 'ninth' divides --data" in fails("report", "arms", "--fold", "ninth")
 
 
-def same(one: Recogniser, other: Recogniser) -> None:
-    assert (one.basis, one.normalisation) == (other.basis, other.normalisation)
+def same(one: Recognizer, other: Recognizer) -> None:
+    assert (one.basis, one.normalization) == (other.basis, other.normalization)
     weights = other.model.state_dict()
     for name, weight in one.model.state_dict().items():
         torch.testing.assert_close(weight, weights[name])

@@ -18,7 +18,7 @@ from tests.cli.shell import shell
 from tests.skeleton.moving import arms, write_npz
 from trellis.errors import TrellisError
 from trellis.masks import masks_of
-from trellis.skeleton import Recogniser, load_dataset
+from trellis.skeleton import Recognizer, load_dataset
 from trellis.skeleton.shrink import Outcome
 from trellis.skeleton.shrink import run as running
 
@@ -35,7 +35,7 @@ def test_a_folder_with_a_small_and_a_dense_model_and_a_report(run: Run, tmp_path
     assert ran.status == 0, ran.err
     folder = Path("runs/shrink-npz-arms.npz-sparsity-0.9-seed-0")
     assert sorted(os.listdir(folder)) == ["dense", "model", "report.html"]
-    small, dense = (Recogniser.load(folder / name) for name in ("model", "dense"))
+    small, dense = (Recognizer.load(folder / name) for name in ("model", "dense"))
     total = sum(p.numel() for p in dense.model.parameters())
     assert masks_of(small.model).kept == total // 10
     for text in ("dense", "small", f"{total:,}", f"{total // 10:,}", "90", "36", "report.html"):
@@ -43,8 +43,8 @@ def test_a_folder_with_a_small_and_a_dense_model_and_a_report(run: Run, tmp_path
     assert ran.err == ""
     again = run("evaluate", str(folder / "model"), "--data", SOURCE, "--json")
     assert again.json["top1"] == small.history[-1]["metrics"]["top1"]
-    assert (small.basis, small.normalisation.frame) == ("cosines", "camera") == (
-        dense.basis, dense.normalisation.frame,
+    assert (small.basis, small.normalization.frame) == ("cosines", "camera") == (
+        dense.basis, dense.normalization.frame,
     )  # fmt: skip
     refused = run(*SHRINK, "--sparsity", "0.9")
     assert refused.status == 2 and "holds a finished run" in refused.err
@@ -53,7 +53,7 @@ def test_a_folder_with_a_small_and_a_dense_model_and_a_report(run: Run, tmp_path
 def test_waves_and_frames_can_be_told(run: Run) -> None:
     ran = run(*SHRINK, "--keep", "60", "--basis", "chunks", "--out", "s")
     assert ran.status == 0, ran.err
-    small = Recogniser.load("s/model")
+    small = Recognizer.load("s/model")
     assert small.basis == "chunks"
     refused = run(*SHRINK, "--keep", "60", "--frame", "body", "--out", "t")
     assert refused.status == 2 and "does not say which joints its body stands" in refused.err
@@ -65,25 +65,25 @@ def test_a_body_is_seen_in_its_own_frame(run: Run, tmp_path: Path) -> None:
     layout = dataclasses.replace(moving.layout, body=(0, 1, 2, 3))
     write_npz(tmp_path / "arms.npz", dataclasses.replace(moving, layout=layout))
     assert run(*SHRINK, "--keep", "60", "--out", "s").status == 0
-    assert Recogniser.load("s/model").normalisation.body == (0, 1, 2, 3)
+    assert Recognizer.load("s/model").normalization.body == (0, 1, 2, 3)
     trained = run("train", SOURCE, *SMALL, "--epochs", "3", "--frame", "body", "--out", "t")
     assert trained.status == 0, trained.err
-    assert Recogniser.load("t").normalisation.frame == "body"
+    assert Recognizer.load("t").normalization.frame == "body"
 
 
 def test_sizes_can_be_told(run: Run, tmp_path: Path) -> None:
     assert run(*SHRINK, "--keep", "60", "--out", "s").status == 0
-    assert Recogniser.load("s/model").normalisation.size == "alike"
+    assert Recognizer.load("s/model").normalization.size == "alike"
     told = run(*SHRINK, "--keep", "60", "--size", "recorded", "--out", "t")
     assert told.status == 0, told.err
-    assert Recogniser.load("t/model").normalisation.size == "recorded"
+    assert Recognizer.load("t/model").normalization.size == "recorded"
     trained = run("train", SOURCE, *SMALL, "--epochs", "3", "--size", "alike", "--out", "u")
     assert trained.status == 0, trained.err
-    assert Recogniser.load("u").normalisation.bones == arms().layout.bones
+    assert Recognizer.load("u").normalization.bones == arms().layout.bones
     layout = dataclasses.replace(arms().layout, parents=(-1, -1, -1, -1))
     write_npz(tmp_path / "arms.npz", dataclasses.replace(arms(), layout=layout))
     assert run(*SHRINK, "--keep", "60", "--out", "w").status == 0
-    assert Recogniser.load("w/model").normalisation.size == "recorded"  # there are no bones
+    assert Recognizer.load("w/model").normalization.size == "recorded"  # there are no bones
     refused = run(*SHRINK, "--keep", "60", "--size", "alike", "--out", "x")
     assert refused.status == 2 and "has no bones to tell a skeleton's size by" in refused.err
 
@@ -93,14 +93,14 @@ def test_hidden_units_are_absolute_values_unless_told(run: Run) -> None:
         ran = run(*SHRINK, "--keep", "60", *told, "--out", found)
         assert ran.status == 0, ran.err
         for part in ("model", "dense"):
-            assert Recogniser.load(f"{found}/{part}").model.sizes["activation"] == found
+            assert Recognizer.load(f"{found}/{part}").model.sizes["activation"] == found
 
 
 def test_it_says_whether_left_and_right_mean_anything(run: Run, tmp_path: Path) -> None:
     """Waves that go round are the same from either side; the skeleton's two ends change places."""
     plain = run(*SHRINK, "--keep", "60", "--out", "s")
     assert plain.status == 0 and "left and right" not in plain.out  # an arm has no mirror image
-    assert Recogniser.load("s/model").history[-1]["mirror"] == "layout 'own' has no mirror image"
+    assert Recognizer.load("s/model").history[-1]["mirror"] == "layout 'own' has no mirror image"
     random = np.random.default_rng(0)
     swing = np.where(random.random(48) < 0.5, -1.0, 1.0)
     sequences = tuple(
@@ -113,10 +113,10 @@ def test_it_says_whether_left_and_right_mean_anything(run: Run, tmp_path: Path) 
     write_npz(tmp_path / "arms.npz", data)
     ran = run(*SHRINK, "--keep", "60", "--out", "t")
     assert "left and right are exchanged in half of the variants: " in ran.out, ran.err
-    assert Recogniser.load("t/model").history[-1]["course"]["augmentation"]["mirror"] == 0.5
+    assert Recognizer.load("t/model").history[-1]["course"]["augmentation"]["mirror"] == 0.5
     ran = run(*SHRINK, "--keep", "60", "--no-mirror", "--out", "v")
     assert ran.status == 0 and "left and right" not in ran.out, ran.err
-    assert Recogniser.load("v/model").history[-1]["course"]["augmentation"]["mirror"] == 0
+    assert Recognizer.load("v/model").history[-1]["course"]["augmentation"]["mirror"] == 0
     labels = (swing > 0).astype(np.int64)  # now the two sides are two actions
     data = dataclasses.replace(data, labels=labels, classes=("left", "right"))
     write_npz(tmp_path / "arms.npz", data)
@@ -189,7 +189,7 @@ def test_a_target_that_cannot_be_met_says_how_far(
     assert ran.status == 0, ran.err
     assert "no network of this kind held 90.0 %" in ran.out
     assert "the best had 25.0 %, 65.0 points short" in ran.out
-    step = Recogniser.load("s/model").history[-1]
+    step = Recognizer.load("s/model").history[-1]
     assert (step["at_least"], step["met"], step["best"]) == (0.9, False, 0.25)
     page = Path("s/report.html").read_text()
     assert "No network of this kind held 90.0 % on the recordings held out" in page
@@ -204,7 +204,7 @@ def test_json(run: Run) -> None:
 
 def test_killed_while_tuning_it_goes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     straight = run(*SHRINK, "--keep", "60", "--out", "a", "--json")
-    original = running._recogniser
+    original = running._recognizer
 
     def killed(*_: object) -> Outcome:
         raise KeyboardInterrupt
@@ -251,7 +251,7 @@ def test_train_and_tune_take_channels_and_augmentation(run: Run) -> None:
     words = ("--epochs", "5", "--augment", *SMALL)
     ran = run("train", SOURCE, "--out", "m", "--channels", "coordinates", "bones", *words)
     assert ran.status == 0, ran.err
-    saved = Recogniser.load("m")
+    saved = Recognizer.load("m")
     assert saved.kinds == ("coordinates", "bones")
     assert saved.model.sizes["channels"] == 2 * 18
     assert saved.history[-1]["augmentation"]["crop"] == 0.75
@@ -260,7 +260,7 @@ def test_train_and_tune_take_channels_and_augmentation(run: Run) -> None:
     assert (
         run("tune", "p", "--data", SOURCE, "--out", "t", "--epochs", "3", "--augment").status == 0
     )
-    assert Recogniser.load("t").kinds == saved.kinds
+    assert Recognizer.load("t").kinds == saved.kinds
     assert run("evaluate", "t", "--data", SOURCE).status == 0
 
 

@@ -19,7 +19,7 @@ from tests.skeleton.moving import arms, write_npz
 from trellis.errors import TrellisError
 from trellis.files import replacing
 from trellis.saving.folder import is_saved
-from trellis.skeleton import Recogniser, load_dataset
+from trellis.skeleton import Recognizer, load_dataset
 from trellis.skeleton.shrink import run as running
 
 SHRINK = ("shrink", "--data", SOURCE, "--course", "quick", "--length", "0.1", *SMALL)
@@ -74,7 +74,7 @@ def test_killed_at_its_end_it_is_finished_by_the_same_command(
     again = run(*words, "b", "--overwrite")
     assert again.status == 0, again.err
     # Killed when all was written, it is asked for anew.
-    assert ("went on" in again.out) == (not at.endswith("forget"))
+    assert ("continued a run" in again.out) == (not at.endswith("forget"))
     Path("b", ".lock").touch()
     assert run(*words, "b").status == 2
     assert sorted(os.listdir("b")) == FILES and tensors("b") == tensors("a")
@@ -99,7 +99,7 @@ def test_killed_while_it_replaces_a_finished_run_it_goes_on(
     assert sorted(os.listdir("s")) == FILES and tensors("s") == tensors("a")
     stopped("trellis.skeleton.shrink.run.losses", *words, "s", "--overwrite")
     anew = run(*words, "s", *other, "--overwrite")  # what is under way is another's
-    assert anew.status == 0 and "went on" not in anew.out
+    assert anew.status == 0 and "continued a run" not in anew.out
     assert sorted(os.listdir("s")) == FILES and tensors("s") == tensors("a")
 
 
@@ -108,22 +108,22 @@ def test_no_old_model_stays_beside_a_new_dense_one(
 ) -> None:
     words = (*SHRINK, "--keep", "60", "--out", "s")
     assert run(*words).status == 0
-    before, save = tensors("s"), Recogniser.save
+    before, save = tensors("s"), Recognizer.save
 
     for failing, is_left in (("dense", True), ("model", False)):
 
-        def full(model: Recogniser, folder: Path, failing: str = failing) -> None:
+        def full(model: Recognizer, folder: Path, failing: str = failing) -> None:
             if Path(folder).name == failing:
                 raise TrellisError("No space left on device")
             save(model, folder)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Recogniser, "save", full)
+            patch.setattr(Recognizer, "save", full)
             ran = run(*words, "--seed", "1", "--overwrite")
         assert ran.status == 2 and "No space left" in ran.err
         assert is_saved("s/model") == is_left and (tensors("s") == before) == is_left
     assert run(*words, "--seed", "1").status == 0
-    assert Recogniser.load("s/model").history[-1]["seed"] == 1
+    assert Recognizer.load("s/model").history[-1]["seed"] == 1
     assert sorted(os.listdir("s")) == FILES
 
 
@@ -201,7 +201,7 @@ def test_nothing_is_written_among_recordings(
 def test_a_place_that_is_taken_is_said_at_once(run: Run, tmp_path: Path) -> None:
     assert run("train", SOURCE, *SMALL, "--epochs", "1", "--out", "m").status == 0
     refused = run(*SHRINK, "--keep", "60", "--out", "m")
-    assert refused.status == 2 and "'m' holds a model: a run has a folder of its own" in refused.err
+    assert refused.status == 2 and "'m' holds a model; name another folder" in refused.err
     (tmp_path / "s").mkdir()
     (tmp_path / "s/model").write_text("a file")
     for out, said in (("s", "'s/model': it is a file"), ("arms.npz/s", "'arms.npz' is a file")):
@@ -256,7 +256,7 @@ def test_a_seed_that_is_none_is_refused(run: Run, seed: int) -> None:
 def test_too_few_connections_are_told_with_how_many_would_do(run: Run) -> None:
     refused = run(*SHRINK, "--sparsity", "0.997", "--out", "s")
     total = json.loads(run(*SHRINK, "--keep", "60", "--out", "t", "--json").out)["total"]
-    assert refused.status == 2 and f"connections may not be enough, of {total:,}," in refused.err
+    assert refused.status == 2 and f"of {total:,} connections may not be enough" in refused.err
     least = float(refused.err.split("a sparsity of ")[1].split()[0])
     assert run(*SHRINK, "--sparsity", str(least), "--out", "s").status == 0
 

@@ -20,7 +20,7 @@ import trellis
 from tests.cli.arms import SMALL, SOURCE, contents
 from tests.cli.conftest import Run
 from tests.skeleton.moving import arms, write_npz
-from trellis.skeleton import Recogniser, evaluated, fit, load_dataset
+from trellis.skeleton import Recognizer, evaluated, fit, load_dataset
 from trellis.training import recipe_named
 
 TRAIN = ("train", SOURCE, "--out", "m", *SMALL)
@@ -38,9 +38,9 @@ def test_the_folder_holds_what_fit_gives(run: Run, tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "m")) == FILES
     data = load_dataset(SOURCE)
     (fold,) = data.folds
-    fresh = Recogniser.fresh(data, fold, chunks=6, seed=5, heads=3, filters=8)
+    fresh = Recognizer.fresh(data, fold, chunks=6, seed=5, heads=3, filters=8)
     expected = fit(fresh, data, fold, recipe_named("default", epochs=30), seed=5)
-    saved = Recogniser.load("m")
+    saved = Recognizer.load("m")
     for name, weight in expected.model.state_dict().items():
         assert torch.equal(saved.model.state_dict()[name], weight)
     top1 = evaluated(saved, data, fold.test).top1
@@ -60,7 +60,7 @@ def test_json_and_every_option(run: Run) -> None:
     assert ran.status == 0, ran.err
     assert ran.json["metrics"].keys() == {"top1", "mean_class", "train_top1"}
     assert ran.json["recipe"]["name"] == "paper" and ran.json["out"] == "m"
-    model = Recogniser.load("m").model
+    model = Recognizer.load("m").model
     assert model.sizes == {
         "nodes": 4, "channels": 18, "classes": 3, "heads": 3, "filters": 8, "blocks": 2,
         "shared": True, "combine": "sum", "bias": True, "activation": "abs",
@@ -125,7 +125,7 @@ def test_killed_and_called_again_it_ends_with_the_same_model(
     assert sorted(os.listdir(tmp_path / "m")) == FILES
     assert contents(tmp_path / "m") == contents(tmp_path / "whole")
     # What came before it was killed is part of its time, which is told to a tenth.
-    assert 0 < before < Recogniser.load("m").history[-1]["seconds"] + 0.05
+    assert 0 < before < Recognizer.load("m").history[-1]["seconds"] + 0.05
 
 
 def test_other_arguments_do_not_go_on_where_these_stopped(
@@ -150,7 +150,7 @@ def test_synthetic_data_is_called_so(run: Run, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("trellis.skeleton.load_dataset", lambda *_, **__: made_up)
     ran = run("train", "hands45", "--out", "m", *SMALL, "--epochs", "2")
     assert "hands45 (synthetic)" in ran.out
-    assert Recogniser.load("m").synthetic
+    assert Recognizer.load("m").synthetic
     assert "hands45 (synthetic)" in run("evaluate", "m", "--data", "hands45").out
 
 

@@ -14,7 +14,7 @@ import trellis
 from tests.cli.arms import contents, trained  # noqa: F401  (a fixture)
 from tests.cli.conftest import Run
 from tests.cli.test_train import killed
-from trellis.skeleton import Recogniser
+from trellis.skeleton import Recognizer
 
 X = torch.zeros(1, 4, 18)
 
@@ -30,7 +30,7 @@ def test_prune_audit_tune(run: Run, arms: Path) -> None:
     ran = run("prune", "arms", "--sparsity", "0.9", "--out", "small", "--masks", "masks")
     assert ran.status == 0, ran.err
     assert "wrote small" in ran.out
-    dense, small = Recogniser.load("arms"), Recogniser.load("small")
+    dense, small = Recognizer.load("arms"), Recognizer.load("small")
     masks = trellis.prune(dense.model, X, sparsity=0.9)
     assert trellis.masks_of(small.model) == masks == trellis.Masks.load("masks")
     last = small.history[-1]
@@ -39,10 +39,10 @@ def test_prune_audit_tune(run: Run, arms: Path) -> None:
 
     ran = run("tune", "small", "--data", "npz:arms.npz", "--out", "tuned", "--epochs", "30")
     assert ran.status == 0, ran.err
-    tuned = Recogniser.load("tuned")
+    tuned = Recognizer.load("tuned")
     assert [step["step"] for step in tuned.history] == ["train", "prune", "tune"]
     assert trellis.masks_of(tuned.model) == masks
-    assert tuned.normalisation == dense.normalisation
+    assert tuned.normalization == dense.normalization
     before = masks.plain_state_dict(small.model)
     for name, weight in masks.plain_state_dict(tuned.model).items():
         assert torch.equal((weight != before[name]) & ~masks[name], torch.zeros_like(masks[name]))
@@ -51,7 +51,7 @@ def test_prune_audit_tune(run: Run, arms: Path) -> None:
     # The dense model is as it was.
     assert not any("masks:" in name for name in os.listdir("arms"))
     with pytest.raises(trellis.TrellisError, match="no masks"):
-        trellis.masks_of(Recogniser.load("arms").model)
+        trellis.masks_of(Recognizer.load("arms").model)
 
 
 def test_killed_and_called_again(run: Run, arms: Path) -> None:
@@ -66,12 +66,12 @@ def test_killed_and_called_again(run: Run, arms: Path) -> None:
 def test_a_dense_model_is_trained_further(run: Run, arms: Path) -> None:
     ran = run("tune", "arms", "--data", "npz:arms.npz", "--out", "more", "--epochs", "3")
     assert ran.status == 0, ran.err
-    assert [step["step"] for step in Recogniser.load("more").history] == ["train", "tune"]
+    assert [step["step"] for step in Recognizer.load("more").history] == ["train", "tune"]
 
 
 def test_a_network_alone_can_be_pruned_too(run: Run, arms: Path) -> None:
     """Saved from Python, without what it expects as input."""
-    trellis.save(Recogniser.load("arms").model, "bare", notes={"mine": 1})
+    trellis.save(Recognizer.load("arms").model, "bare", notes={"mine": 1})
     assert run("prune", "bare", "--sparsity", "0.9", "--out", "small").status == 0
     assert trellis.audit(trellis.load("small"), X).live_fraction == 1.0
 
@@ -99,9 +99,9 @@ def test_nonsense_is_one_line(
 
 
 def test_overwriting_ones_own_folder_when_asked(run: Run, arms: Path) -> None:
-    Recogniser.load("arms").save("mine")
+    Recognizer.load("arms").save("mine")
     assert run("prune", "mine", "--sparsity", "0.9", "--out", "mine", "--overwrite").status == 0
-    assert trellis.masks_of(Recogniser.load("mine").model).sparsity > 0.89
+    assert trellis.masks_of(Recognizer.load("mine").model).sparsity > 0.89
 
 
 def test_it_learns_from_other_models(run: Run, arms: Path) -> None:
@@ -112,7 +112,7 @@ def test_it_learns_from_other_models(run: Run, arms: Path) -> None:
         ran = run(*words, *more, "--out", out)
         assert ran.status == 0, ran.err
     assert contents(Path("alone")) != contents(Path("taught"))
-    last = Recogniser.load("taught").history[-1]
+    last = Recognizer.load("taught").history[-1]
     assert last["teacher"] == ["arms", "arms"] and last["taught"]["weight"] == 0.5
     assert run("report", "taught", "--out", "page.html").status == 0
     command = "--teacher arms arms --teacher-weight 0.5 --temperature 2"

@@ -18,39 +18,39 @@ from tests.deploy.tools import SANITIZED, compiled, ran, tool
 from tests.deploy.wasm.node import under_node
 from trellis.deploy.format import read
 from trellis.deploy.tables import interpreted
-from trellis.skeleton import Recogniser
+from trellis.skeleton import Recognizer
 
 Frames = NDArray[np.float32]
-Form = Callable[[Recogniser, Sequence[Frames], Path], Frames]  # -> (recordings, outputs)
+Form = Callable[[Recognizer, Sequence[Frames], Path], Frames]  # -> (recordings, outputs)
 NEEDED = ("onnx", "onnxscript", "onnxruntime")
 LENGTHS = (1, 3, 8, 70)  # fewer frames than chunks, and more
 
 
-def exported(one: Recogniser, folder: Path) -> Path:
+def exported(one: Recognizer, folder: Path) -> Path:
     example = torch.zeros(1, 3, 3 * one.chunks)
     trellis.export_c(one.network(), example, folder, **described(one))
     return folder
 
 
-def compacted(one: Recogniser, given: Sequence[Frames], folder: Path) -> Frames:
+def compacted(one: Recognizer, given: Sequence[Frames], folder: Path) -> Frames:
     x = torch.from_numpy(one.prepared(given))
     with torch.no_grad():
         found: Frames = trellis.compact(one.network(), x[:1])(x).numpy()
     return found
 
 
-def file(one: Recogniser, given: Sequence[Frames], folder: Path) -> Frames:
+def file(one: Recognizer, given: Sequence[Frames], folder: Path) -> Frames:
     return interpreted(read(exported(one, folder) / "model.trellis"), one.prepared(given))
 
 
-def runtime(one: Recogniser, given: Sequence[Frames], folder: Path) -> Frames:
+def runtime(one: Recognizer, given: Sequence[Frames], folder: Path) -> Frames:
     tool("gcc", "clang", "cc")
     network = trellis.Runtime(exported(one, folder) / "model.trellis")
     found: Frames = network.predict(network.prepared(given))
     return found
 
 
-def c(one: Recogniser, given: Sequence[Frames], folder: Path) -> Frames:
+def c(one: Recognizer, given: Sequence[Frames], folder: Path) -> Frames:
     exported(one, folder)
     built = compiled([folder / "model.c", folder / "main.c"], folder / "model", *SANITIZED)
     told = [ran(built, "\n".join(rows(frames)), "--outputs").stdout for frames in given]
@@ -59,18 +59,18 @@ def c(one: Recogniser, given: Sequence[Frames], folder: Path) -> Frames:
     )
 
 
-def wasm(one: Recogniser, given: Sequence[Frames], folder: Path) -> Frames:
+def wasm(one: Recognizer, given: Sequence[Frames], folder: Path) -> Frames:
     example = torch.zeros(1, 3, 3 * one.chunks)
     trellis.export_wasm(one.network(), example, folder, **described(one))
     return np.concatenate([under_node(folder, frames, "recorded") for frames in given])
 
 
-def firmware(one: Recogniser, given: Sequence[Frames], folder: Path) -> Frames:
+def firmware(one: Recognizer, given: Sequence[Frames], folder: Path) -> Frames:
     exported(one, folder)
     return np.stack([emulated_recording(folder, frames)[0] for frames in given])
 
 
-def onnx(one: Recogniser, given: Sequence[Frames], folder: Path) -> Frames:
+def onnx(one: Recognizer, given: Sequence[Frames], folder: Path) -> Frames:
     why = "needs onnx: pip install 'trellis-prune[onnx]'"
     engine: Any = [pytest.importorskip(name, reason=why) for name in NEEDED][-1]
     x = one.prepared(given)

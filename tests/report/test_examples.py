@@ -18,7 +18,7 @@ from tests.report.conftest import Made
 from trellis.report import write_page
 from trellis.report.examples import FRAMES, GRID, examples, from_fold, thinned
 from trellis.report.model import Models, model_report
-from trellis.skeleton import Fold, Recogniser, Skeletons
+from trellis.skeleton import Fold, Recognizer, Skeletons
 
 
 def shown_of(data: Skeletons, tested: list[int], said: list[int]) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def test_captions_say_what_the_network_said_of_the_chosen_class(
 def test_classes_are_counted_as_the_network_counts_them(browser: Browser, tmp_path: Path) -> None:
     """Recordings may have fewer classes than the network, and in another order."""
     data = waves(classes=("still", "slow", "fast", "never"), recordings=40)
-    model = Recogniser.fresh(data, data.folds[0], chunks=4, heads=2, filters=4)
+    model = Recognizer.fresh(data, data.folds[0], chunks=4, heads=2, filters=4)
     order = ("fast", "still", "slow")
     some = [i for i in range(40) if data.classes[data.labels[i]] in order]
     names = [data.classes[data.labels[i]] for i in some]

@@ -13,7 +13,7 @@ from tests.report.browser import Browser, Seen
 from tests.report.conftest import Made
 from trellis.report import write_page
 from trellis.report.model import Models, model_report
-from trellis.skeleton import Recogniser
+from trellis.skeleton import Recognizer
 
 
 def card(seen: Seen, which: str) -> dict[str, str]:
@@ -114,7 +114,7 @@ def test_a_model_says_what_was_done_to_it(browser: Browser, tmp_path: Path) -> N
         "step": "train", "source": data.source, "fold": fold.name, "seed": 7, "device": "cpu",
         "precision": "fp32", "recipe": {"name": "default", "epochs": 12, "rate": 0.001},
     }  # fmt: skip
-    model = Recogniser.fresh(data, fold, chunks=4, heads=2, filters=4).after(**step)
+    model = Recognizer.fresh(data, fold, chunks=4, heads=2, filters=4).after(**step)
     content = model_report(Models(tmp_path, model), data, fold)
     write_page(tmp_path / "page.html", content)
     with browser.opened(tmp_path / "page.html") as seen:

@@ -19,7 +19,7 @@ from trellis.methods.options import Options
 from trellis.report.commands import PRUNE as OWN
 from trellis.report.commands import commands, exact
 from trellis.report.model import Models, model_report
-from trellis.skeleton import Recogniser, fit
+from trellis.skeleton import Recognizer, fit
 from trellis.skeleton.shrink import course_named, shrink
 from trellis.training import recipe_named
 from trellis.training.plan import options_of
@@ -31,7 +31,7 @@ def told(tmp_path: Path, step: dict[str, Any], *, body: bool, **options: Any) ->
     data = waves()
     layout = dataclasses.replace(data.layout, body=(0, 1, 2, 3) if body else None)
     data = dataclasses.replace(data, layout=layout)
-    model = Recogniser.fresh(data, data.folds[0], **options)
+    model = Recognizer.fresh(data, data.folds[0], **options)
     return model_report(Models(tmp_path, model.after(source="x", **step)), None, None)
 
 
@@ -184,7 +184,7 @@ def test_a_number_is_the_same_again(number: float) -> None:
 
 def test_what_a_small_network_reached_is_not_said_of_the_dense_one(tmp_path: Path) -> None:
     data = waves()
-    model = Recogniser.fresh(data, data.folds[0], chunks=4, heads=2, filters=4)
+    model = Recognizer.fresh(data, data.folds[0], chunks=4, heads=2, filters=4)
     example = torch.zeros(1, *model.inputs([data.sequences[0]]).shape[1:])
     trellis.prune(model.model, example, keep=60)
     shrunk = model.after(source="x", metrics={"top1": 0.5}, **SHRINK)
@@ -238,7 +238,7 @@ def test_the_dense_network_of_a_course_is_made_by_the_course() -> None:
 
 def test_a_page_says_on_what_a_model_was_trained_and_how_long(tmp_path: Path) -> None:
     data = waves()
-    fresh = Recogniser.fresh(data, data.folds[0], chunks=4, heads=2, filters=4)
+    fresh = Recognizer.fresh(data, data.folds[0], chunks=4, heads=2, filters=4)
     trained = fit(fresh, data, data.folds[0], recipe_named("quick", epochs=2))
     facts = dict(model_report(Models(tmp_path, trained), None, None)["facts"])
     assert facts["Hardware"] == hardware(torch.device("cpu")) and " to train" in facts["Time"]

@@ -14,7 +14,7 @@ from tests.paper.waves import waves
 from tests.report.browser import Browser
 from trellis.report import write_page
 from trellis.report.model import Models, model_report
-from trellis.skeleton import Recogniser
+from trellis.skeleton import Recognizer
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_every_kind_of_network_is_drawn(
 ) -> None:
     data = waves()
     fold = data.folds[0]
-    model = Recogniser.fresh(data, fold, chunks=4, heads=3, filters=6, **options)
+    model = Recognizer.fresh(data, fold, chunks=4, heads=3, filters=6, **options)
     example = torch.zeros(1, *model.inputs([data.sequences[0]]).shape[1:])
     masks = trellis.prune(model.model, example, sparsity=0.9)
     content = model_report(Models(tmp_path, model), data, fold)
@@ -54,7 +54,7 @@ def test_every_kind_of_network_is_drawn(
 
 def test_a_dense_model_is_drawn_in_bundles(browser: Browser, tmp_path: Path) -> None:
     data = waves()
-    model = Recogniser.fresh(data, data.folds[0], chunks=32, heads=4, filters=24)
+    model = Recognizer.fresh(data, data.folds[0], chunks=32, heads=4, filters=24)
     content = model_report(Models(tmp_path, model), data, data.folds[0])
     assert content["networks"]["dense"]["drawing"]["mode"] == "bundles"
     write_page(tmp_path / "page.html", content)
@@ -68,7 +68,7 @@ def test_a_dense_model_is_drawn_in_bundles(browser: Browser, tmp_path: Path) -> 
 def test_a_network_that_sees_waves_says_so(browser: Browser, tmp_path: Path) -> None:
     data = waves(synthetic=True)
     fold = data.folds[0]
-    model = Recogniser.fresh(data, fold, chunks=12, heads=3, filters=6, basis="cosines")
+    model = Recognizer.fresh(data, fold, chunks=12, heads=3, filters=6, basis="cosines")
     example = torch.zeros(1, *model.inputs([data.sequences[0]]).shape[1:])
     trellis.prune(model.model, example, sparsity=0.9)
     model = model.after(step="shrink", source="waves", synthetic=True, kept=9)
@@ -103,7 +103,7 @@ def test_a_network_that_sees_waves_says_so(browser: Browser, tmp_path: Path) -> 
 
 def test_a_network_of_several_blocks_shows_them_all(browser: Browser, tmp_path: Path) -> None:
     data = waves()
-    model = Recogniser.fresh(data, data.folds[0], chunks=8, heads=3, filters=6, blocks=3)
+    model = Recognizer.fresh(data, data.folds[0], chunks=8, heads=3, filters=6, blocks=3)
     content = model_report(Models(tmp_path, model), data, data.folds[0])
     write_page(tmp_path / "page.html", content)
     with browser.opened(tmp_path / "page.html") as seen:
@@ -113,7 +113,7 @@ def test_a_network_of_several_blocks_shows_them_all(browser: Browser, tmp_path: 
         assert seen.count("#network .head") == 3 + 2 * 3 + 2 * 3  # later ones have two sides
         assert "heads of later blocks" in seen.page.locator("#network .about").inner_text()
         seen.quiet()
-    model = Recogniser.fresh(data, data.folds[0], chunks=8, heads=4, filters=32, blocks=2)
+    model = Recognizer.fresh(data, data.folds[0], chunks=8, heads=4, filters=32, blocks=2)
     content = model_report(Models(tmp_path, model), data, data.folds[0])
     write_page(tmp_path / "page.html", content)
     with browser.opened(tmp_path / "page.html") as seen:

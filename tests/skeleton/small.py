@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.skeleton.moving import arms
-from trellis.skeleton import Recogniser
+from trellis.skeleton import Recognizer
 from trellis.skeleton.shrink import Course, Outcome, course_named, shrink
 from trellis.training import Training
 
@@ -26,13 +26,13 @@ def course(**changes: Any) -> Course:
     return dataclasses.replace(quick, recipe=dataclasses.replace(quick.recipe, **EPOCHS))
 
 
-def fresh(**options: Any) -> Recogniser:
-    return Recogniser.fresh(DATA, FOLD, chunks=6, heads=3, filters=8, **options)
+def fresh(**options: Any) -> Recognizer:
+    return Recognizer.fresh(DATA, FOLD, chunks=6, heads=3, filters=8, **options)
 
 
 def made(given: Course | None = None, **options: Any) -> Outcome:
-    recogniser = options.pop("recogniser", None) or fresh()
-    return shrink(recogniser, options.pop("data", DATA), FOLD, given or course(), **options)
+    recognizer = options.pop("recognizer", None) or fresh()
+    return shrink(recognizer, options.pop("data", DATA), FOLD, given or course(), **options)
 
 
 def killed_and_resumed(
@@ -58,6 +58,6 @@ def killed_and_resumed(
     return outcome, seen[0]
 
 
-def same(ours: Recogniser, theirs: Recogniser) -> bool:
+def same(ours: Recognizer, theirs: Recognizer) -> bool:
     mine, other = ours.model.state_dict(), theirs.model.state_dict()
     return mine.keys() == other.keys() and all(torch.equal(mine[n], other[n]) for n in mine)

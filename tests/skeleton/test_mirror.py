@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trellis.skeleton import Augmentation, Fold, Layout, Recogniser, Skeletons
+from trellis.skeleton import Augmentation, Fold, Layout, Recognizer, Skeletons
 from trellis.skeleton.shrink import Maker, course_named, mirror_of, shrink
 from trellis.skeleton.shrink.mirror import SHARE, _traded
 
@@ -125,7 +125,7 @@ def test_an_accident_between_two_of_many_classes_is_no_trade() -> None:
 def test_a_share_that_was_given_is_left_as_it_is() -> None:
     x, y = recordings(((LEFT,), 3.0), ((RIGHT,), 3.0))
     data, fold = people(x, y, ("left", "right"))
-    fresh = Recogniser.fresh(data, fold, chunks=CHUNKS, heads=2, filters=4)
+    fresh = Recognizer.fresh(data, fold, chunks=CHUNKS, heads=2, filters=4)
     given = course_named("quick", augmentation=Augmentation(mirror=0.25))
     maker = Maker(fresh, x, y, given)
     assert maker.mirror is None and maker.course.augmentation == given.augmentation
@@ -161,7 +161,7 @@ def test_a_course_follows_unless_told_not_to() -> None:
         (True, {"sparsity": 0.5}), (False, {"sparsity": 0.5}), (True, {"at_least": 0.01})
     ]  # fmt: skip
     for mirror, asked in cases:
-        fresh = Recogniser.fresh(data, fold, chunks=CHUNKS, heads=2, filters=4)
+        fresh = Recognizer.fresh(data, fold, chunks=CHUNKS, heads=2, filters=4)
         seen: set[float] = set()
 
         def watch(_: str, training: Any, seen: set[float] = seen) -> None:

@@ -1,4 +1,4 @@
-"""From recordings to a small recogniser."""
+"""From recordings to a small recognizer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import trellis
 from tests.skeleton.small import DATA, EPOCHS, FOLD, course, fresh, killed_and_resumed, made, same
 from trellis.errors import TrellisError
 from trellis.methods.budget import budget
-from trellis.skeleton import Fold, Recogniser, evaluated
+from trellis.skeleton import Fold, Recognizer, evaluated
 from trellis.skeleton.shrink import Maker, Small, course_named, shrink
 from trellis.training import Training
 from trellis.training.batches import batch_count
@@ -34,16 +34,16 @@ from trellis.training.batches import batch_count
 def test_it_keeps_what_was_asked_for_and_all_of_it_lives(
     kinds: tuple[str, ...], basis: str
 ) -> None:
-    outcome = made(recogniser=fresh(kinds=kinds, basis=basis), sparsity=0.9)
+    outcome = made(recognizer=fresh(kinds=kinds, basis=basis), sparsity=0.9)
     model = outcome.small.model
     sizes = model.sizes
     audit = trellis.audit(model, torch.zeros(1, sizes["nodes"], sizes["channels"]))
     assert outcome.kept == audit.kept == audit.live == outcome.total // 10
     assert audit.outputs_reached == audit.outputs
-    for recogniser in (outcome.dense, outcome.small):
-        step = recogniser.history[-1]
-        assert step["metrics"]["top1"] == evaluated(recogniser, DATA, FOLD.test).top1
-        assert (recogniser.kinds, recogniser.basis) == (kinds, basis)
+    for recognizer in (outcome.dense, outcome.small):
+        step = recognizer.history[-1]
+        assert step["metrics"]["top1"] == evaluated(recognizer, DATA, FOLD.test).top1
+        assert (recognizer.kinds, recognizer.basis) == (kinds, basis)
     assert outcome.small.history[-1]["kept"] == outcome.kept
     assert outcome.dense.history[-1]["metrics"]["train_top1"] > 0.5  # it did learn
 
@@ -93,7 +93,7 @@ def test_killed_in_any_phase_it_goes_on_and_ends_the_same(
     with pytest.raises(TrellisError, match="another training"):
         made(keep=61, folder=tmp_path)
     with pytest.raises(TrellisError, match="another training"):
-        made(keep=60, folder=tmp_path, recogniser=fresh(basis="cosines"))
+        made(keep=60, folder=tmp_path, recognizer=fresh(basis="cosines"))
     with pytest.raises(TrellisError, match=r"course\.method was 'viterbi' and is 'synflow'"):
         made(course(method="synflow"), keep=60, folder=tmp_path)
 
@@ -195,7 +195,7 @@ def test_a_network_of_another_kind_does_not_go_on(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        made(recogniser=fresh(activation="abs"), keep=60, folder=tmp_path, watch=kill)
+        made(recognizer=fresh(activation="abs"), keep=60, folder=tmp_path, watch=kill)
     with pytest.raises(TrellisError, match=r"architecture.activation was 'abs' and is 'relu'"):
         made(keep=60, folder=tmp_path)
 
@@ -307,7 +307,7 @@ def test_numbers_and_folders_of_any_kind_will_do(tmp_path: Path) -> None:
     given = made(keep=np.int64(60), seed=np.int64(3), folder=str(tmp_path))
     assert same(given.small, usual.small) and list(tmp_path.glob(".tuning*"))
     given.small.save(tmp_path / "small")
-    assert Recogniser.load(tmp_path / "small").history[-1]["seed"] == 3
+    assert Recognizer.load(tmp_path / "small").history[-1]["seed"] == 3
     made(keep=60, seed=3, folder=tmp_path)  # goes on: they are the same numbers
     found = made(at_least=np.float32(0.9))
     assert type(found.at_least) is float and found.at_least == 0.9

@@ -1,4 +1,4 @@
-"""Normalisation: layer, group, instance, root mean square; a ConvNeXt block."""
+"""Normalization: layer, group, instance, root mean square; a ConvNeXt block."""
 
 import torch
 from torch import Tensor, nn

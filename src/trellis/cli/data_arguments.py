@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import tyro
 
 from ..errors import TrellisError
-from ..skeleton import Fold, Recogniser, Skeletons
+from ..skeleton import Fold, Recognizer, Skeletons
 from ..skeleton.data.readers.text import shown
 
 # Arguments that commands share, with the help they show.
@@ -153,13 +153,13 @@ ModelFolder = Annotated[
 ]
 
 
-def protocol_for(recogniser: Recogniser, source: str, wanted: str | None) -> str | None:
+def protocol_for(recogniser: Recognizer, source: str, wanted: str | None) -> str | None:
     """The protocol that is asked for, else the one the model was last trained by on such data."""
     found = _last(recogniser, source).get("protocol") if wanted is None else wanted
     return None if found is None else str(found)
 
 
-def fold_for(recogniser: Recogniser, data: Skeletons, wanted: str | None) -> Fold:
+def fold_for(recogniser: Recognizer, data: Skeletons, wanted: str | None) -> Fold:
     """The fold that is asked for, else the one the model was last trained on.
 
     Tested on another, a model has seen the answers: where the data has no such fold, this is an
@@ -181,7 +181,7 @@ def fold_for(recogniser: Recogniser, data: Skeletons, wanted: str | None) -> Fol
     return chosen_fold(data, wanted)
 
 
-def _last(recogniser: Recogniser, source: str) -> dict[str, Any]:
+def _last(recogniser: Recognizer, source: str) -> dict[str, Any]:
     """The last step of its history that trained on data of this kind; nothing if none did."""
     steps = [step for step in recogniser.history if "fold" in step and "source" in step]
     same = [step for step in steps if _kind(str(step["source"])) == _kind(source)]

@@ -28,7 +28,7 @@ from ..files import locked, replacing
 from ..paper import Folder, Settings, reproduce, write_outputs
 from ..paper.plan import rows_of
 from ..report.run import run_report
-from ..skeleton import Fold, Recogniser, Skeletons
+from ..skeleton import Fold, Recognizer, Skeletons
 from ..skeleton.shrink import course_named, options_for
 from ..training import recipe_named
 from ..training.batches import batch_count
@@ -99,7 +99,7 @@ def demo(*, out: Out = Path("runs/demo"), overwrite: Overwrite = False) -> int:
     fold = data.folds[0]
     rates = [f"{rate:g} %" for rate in settings.rates]
     with _begun(out, settings, overwrite=overwrite) as state:
-        fresh = Recogniser.fresh(
+        fresh = Recognizer.fresh(
             data, fold, chunks=settings.chunks, heads=settings.heads, filters=settings.filters,
             **options_for(data.layout),
         )  # fmt: skip
@@ -120,7 +120,7 @@ def demo(*, out: Out = Path("runs/demo"), overwrite: Overwrite = False) -> int:
             rows.append(_shrunk(smallest, fresh, data, fold, sparsity, rate, device, precision))
             pages.append(smallest / PAGE)
         to.print(f"[{steps - 1}/{steps}] the smallest network as C")
-        small = Recogniser.load(smallest / MODEL)
+        small = Recognizer.load(smallest / MODEL)
         lines = _exported_c(out / DEVICE, small, data.sequences[int(fold.test[0])])
         to.print(f"[{steps}/{steps}] the smallest network as WebAssembly\n")
         lines += _exported_web(out / WEB, small, data)
@@ -224,7 +224,7 @@ def _paper_rows(run: Folder, recordings: int) -> list[Row]:
 
 
 def _shrunk(
-    out: Path, fresh: Recogniser, data: Skeletons, fold: Fold, sparsity: float, rate: str,
+    out: Path, fresh: Recognizer, data: Skeletons, fold: Fold, sparsity: float, rate: str,
     device: torch.device, precision: str,
 ) -> Row:  # fmt: skip
     """Run `trellis shrink`, or read the finished run, and audit the network."""
@@ -235,7 +235,7 @@ def _shrunk(
                 precision=precision,
                 watch=lambda phase, training: watch(f"shrink at {rate}, {phase}", training),
             )  # fmt: skip
-    small = Recogniser.load(out / MODEL)
+    small = Recognizer.load(out / MODEL)
     step: dict[str, Any] = small.history[-1]
     recipe = step["recipe"]
     epochs = recipe["epochs"] + recipe["prune_epochs"] + recipe["tune_epochs"]
@@ -247,7 +247,7 @@ def _shrunk(
     )  # fmt: skip
 
 
-def _exported_c(out: Path, small: Recogniser, frames: Any) -> list[str]:
+def _exported_c(out: Path, small: Recognizer, frames: Any) -> list[str]:
     """Write the network as C and time one inference of the same tables."""
     source = source_of_recogniser(small)
     made = trellis.export_c(source.model, source.examples, out, **source.about())
@@ -272,7 +272,7 @@ def _exported_c(out: Path, small: Recogniser, frames: Any) -> list[str]:
     return lines
 
 
-def _exported_web(out: Path, small: Recogniser, data: Skeletons) -> list[str]:
+def _exported_web(out: Path, small: Recognizer, data: Skeletons) -> list[str]:
     """Write the network as WebAssembly with a page, if a compiler is there."""
     try:
         toolchain()

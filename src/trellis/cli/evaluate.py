@@ -11,7 +11,7 @@ import tyro
 
 from .. import skeleton
 from ..errors import TrellisError
-from ..skeleton import Evaluation, Recogniser
+from ..skeleton import Evaluation, Recognizer
 from ..skeleton.data.readers.text import shown
 from .data_arguments import (
     Json,
@@ -95,7 +95,7 @@ def evaluate(
         for name, value in {"split": split, "protocol": protocol, "fold": fold}.items():
             if value is not None:
                 raise TrellisError(f"--{name} {value!r} is for --data: leave it out with files")
-    recogniser = Recogniser.load(model)
+    recogniser = Recognizer.load(model)
     if data is None:
         return _name(recogniser, recordings, top=top or 3, skip_bad=skip_bad, as_json=as_json)
     split, protocol = split or "test", protocol_for(recogniser, data, protocol)
@@ -148,7 +148,7 @@ def _print(result: Evaluation, where: str, top: int) -> None:
 
 
 def _name(
-    recogniser: Recogniser, paths: tuple[Path, ...], *, top: int, skip_bad: bool, as_json: bool
+    recogniser: Recognizer, paths: tuple[Path, ...], *, top: int, skip_bad: bool, as_json: bool
 ) -> int:
     read: list[tuple[Path, skeleton.Frames]] = []  # one file may be given twice
     bad: list[tuple[Path, str]] = []
@@ -192,6 +192,6 @@ def _name(
     return 0
 
 
-def _ranked(recogniser: Recogniser, row: Any) -> dict[str, float]:
+def _ranked(recogniser: Recognizer, row: Any) -> dict[str, float]:
     order = np.argsort(-row, kind="stable")
     return {recogniser.classes[i]: float(row[i]) for i in order}

@@ -30,7 +30,7 @@ from ..errors import TrellisError
 from ..files import check_writable
 from ..saving.folder import DESCRIPTION
 from ..schema import read_json
-from ..skeleton import Fold, Recogniser, Skeletons
+from ..skeleton import Fold, Recognizer, Skeletons
 from ..skeleton.data.hands.hand import LAYOUT
 from ..skeleton.data.pose import branches, turn_of
 from ..skeleton.data.readers.text import shown
@@ -115,13 +115,13 @@ class Source:
 
     model: nn.Module
     examples: tuple[Tensor, ...]
-    recogniser: Recogniser | None = None
+    recogniser: Recognizer | None = None
 
     def about(self) -> dict[str, Any]:
         """Return the class names and the input description, for `trellis.export_c`."""
         if self.recogniser is None:
             return {}
-        normalisation = self.recogniser.normalisation
+        normalisation = self.recogniser.normalization
         recording = Recording(
             self.recogniser.layout.joints, self.recogniser.chunks, normalisation.roots,
             normalisation.scale, self.recogniser.basis, normalisation.body, normalisation.bones,
@@ -137,12 +137,12 @@ def source_of(target: str, inputs: tuple[str, ...], weights: Path | None) -> Sou
     (1, joints, chunks * 3).
     """
     if weights is None and _is_recogniser(target):
-        return source_of_recogniser(Recogniser.load(target))
+        return source_of_recogniser(Recognizer.load(target))
     given = opened(target, inputs, weights)
     return Source(given.model, given.examples)
 
 
-def source_of_recogniser(recogniser: Recogniser) -> Source:
+def source_of_recogniser(recogniser: Recognizer) -> Source:
     """Return a recogniser's network and an example input for it."""
     example = torch.zeros(1, len(recogniser.layout.joints), 3 * recogniser.chunks)
     return Source(recogniser.network(), (example,), recogniser)
@@ -242,7 +242,7 @@ class _Parts:
 
     @classmethod
     def of(
-        cls, recogniser: Recogniser, source: str, protocol: str | None, fold: str | None,
+        cls, recogniser: Recognizer, source: str, protocol: str | None, fold: str | None,
         skip_bad: bool,
     ) -> _Parts:  # fmt: skip
         protocol = protocol_for(recogniser, source, protocol)
@@ -273,7 +273,7 @@ class _Parts:
         }
 
 
-def calibration(recogniser: Recogniser, data: Skeletons, part: Fold) -> NDArray[np.float32]:
+def calibration(recogniser: Recognizer, data: Skeletons, part: Fold) -> NDArray[np.float32]:
     """Return up to 400 prepared training recordings, evenly spread over the fold."""
     if len(part.train) == 0:
         raise TrellisError(
@@ -334,30 +334,30 @@ def onnx(
     return 0
 
 
-def input_in_words(recogniser: Recogniser, folder: str) -> str:
+def input_in_words(recogniser: Recognizer, folder: str) -> str:
     """Describe the network's input to a reader who does not use our C."""
     joints, chunks = recogniser.layout.joints, recogniser.chunks
-    names = ", ".join(joints[root] for root in recogniser.normalisation.roots)
+    names = ", ".join(joints[root] for root in recogniser.normalization.roots)
     each = "x y z of each chunk"
     if recogniser.basis == "cosines":
         each = "x y z of each coefficient of the orthonormal cosine transform (DCT-II) over chunks"
     turned = ""
-    if body := recogniser.normalisation.body:
+    if body := recogniser.normalization.body:
         bottom, top, left, right = (joints[joint] for joint in body)
         turned = (
             f" It is turned so that, on average, y points from {bottom} to {top} and x from {left} "
             f"to {right}."
         )
-    if bones := recogniser.normalisation.bones:
-        long = recogniser.normalisation.length / recogniser.normalisation.scale
+    if bones := recogniser.normalization.bones:
+        long = recogniser.normalization.length / recogniser.normalization.scale
         turned += (
             f" It is then scaled so that its {len(bones)} bones are {long:.6g} long on average."
         )
     return (
         f"Its input has the shape (batch, {len(joints)}, {3 * chunks}): for each joint, {each}. A "
         f"recording is averaged over {chunks} chunks, centred on {names or 'nothing'} and divided "
-        f"by {recogniser.normalisation.scale:.6g} first.{turned} In Python, "
-        f"trellis.skeleton.Recogniser.load({folder!r}).prepared(recordings) does this. The file's "
+        f"by {recogniser.normalization.scale:.6g} first.{turned} In Python, "
+        f"trellis.skeleton.Recognizer.load({folder!r}).prepared(recordings) does this. The file's "
         "metadata has the same description, as `recording`."
     )
 
@@ -416,7 +416,7 @@ def wasm(
 
 
 def _recordings(
-    recogniser: Recogniser, source: str | None, protocol: str | None, skip_bad: bool
+    recogniser: Recognizer, source: str | None, protocol: str | None, skip_bad: bool
 ) -> Skeletons:
     """Load the source; by default the built-in hands, if the model has the same joints."""
     if source is None and recogniser.layout.joints != LAYOUT.joints:
@@ -433,7 +433,7 @@ def _recordings(
 
 
 def scene_of(
-    recogniser: Recogniser,
+    recogniser: Recognizer,
     data: Skeletons,
     show: tuple[str, ...] = (),
     fold: str | None = None,
@@ -454,7 +454,7 @@ def scene_of(
     )  # fmt: skip
 
 
-def _spread(recogniser: Recogniser, data: Skeletons, fold: str | None) -> list[int]:
+def _spread(recogniser: Recognizer, data: Skeletons, fold: str | None) -> list[int]:
     part = fold_for(recogniser, data, fold)
     test = part.test if len(part.test) else np.arange(len(data))
     length = np.array([len(data.sequences[i]) for i in test])

@@ -12,7 +12,7 @@ import tyro
 from ..errors import TrellisError
 from ..files import check_writable, locked, remove_stale_lock
 from ..saving.folder import DESCRIPTION, is_saved, tidy_folder
-from ..skeleton import Recogniser, Skeletons, Teaching
+from ..skeleton import Recognizer, Skeletons, Teaching
 from ..skeleton.data.readers.text import shown
 from ..training import Recipe, recipe_named, remove_checkpoint
 from ..training.provenance import in_words
@@ -113,7 +113,7 @@ def taught(
                 "a model with --teacher"
             )
         return None, {}
-    models = [Recogniser.load(folder) for folder in folders]
+    models = [Recognizer.load(folder) for folder in folders]
     return Teaching(models, **told), {"teacher": [str(each) for each in folders]}
 
 
@@ -173,7 +173,7 @@ def _killed_at_its_end(out: Path) -> bool:
 
 
 def print_result(
-    recogniser: Recogniser, data: Skeletons, out: Path, *, resumed: bool, as_json: bool
+    recogniser: Recognizer, data: Skeletons, out: Path, *, resumed: bool, as_json: bool
 ) -> None:
     """What the last step of a recogniser's history came to."""
     step: dict[str, Any] = recogniser.history[-1]

@@ -288,7 +288,7 @@ def shrink(
     chosen = chosen_fold(found, fold)
     told = {"activation": activation, "basis": basis, "frame": frame, "size": size}
     how = options_for(found.layout) | {name: value for name, value in told.items() if value}
-    fresh = skeleton.Recogniser.fresh(
+    fresh = skeleton.Recognizer.fresh(
         found, chosen, chunks=chunks, kinds=channels, seed=seed, heads=heads, filters=filters,
         **how,
     )  # fmt: skip
@@ -313,7 +313,7 @@ def shrink(
 
 def shrink_in(
     folder: Path,
-    fresh: skeleton.Recogniser,
+    fresh: skeleton.Recognizer,
     data: Skeletons,
     fold: Fold,
     course: Course,

@@ -144,7 +144,7 @@ def train(
     }  # fmt: skip
     if bones != "free":
         options |= {"adjacency": data.layout.adjacency(), "edges": bones}
-    fresh = skeleton.Recogniser.fresh(
+    fresh = skeleton.Recognizer.fresh(
         data, chosen, chunks=chunks, kinds=channels, basis=basis, frame=frame, size=size,
         seed=seed, **options,
     )  # fmt: skip

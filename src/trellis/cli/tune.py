@@ -79,7 +79,7 @@ def tune(
     """
     settings = changed_recipe(recipe, epochs, tune=True)
     place = chosen_device(device, precision)
-    recogniser = skeleton.Recogniser.load(model)
+    recogniser = skeleton.Recognizer.load(model)
     check_seed(seed)
     teaching, told = taught(teacher, teacher_weight, temperature)
     check_apart(out, data)

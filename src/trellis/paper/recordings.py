@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..errors import TrellisError
 from ..schema import RunRecordings, read_json
-from ..skeleton import Layout, Normalisation, Skeletons, chunked
+from ..skeleton import Layout, Normalization, Skeletons, chunked
 from ..skeleton.data.dataset import Indices
 from ..skeleton.data.pose import mean_pose
 from .settings import Data
@@ -39,7 +39,7 @@ class Recordings:
     def fold(self, number: int, device: torch.device) -> Split:
         """Return the tensors of a fold on a device."""
         fold, labels = self.skeletons.folds[number], self.skeletons.labels
-        normalize = Normalisation.fit(self.chunked[fold.train], self.skeletons.layout)
+        normalize = Normalization.fit(self.chunked[fold.train], self.skeletons.layout)
 
         def tensors(which: Indices) -> tuple[Tensor, Tensor]:
             x = torch.from_numpy(normalize(self.chunked[which]))

@@ -15,7 +15,7 @@ from ..errors import TrellisError
 from ..paths.audit import Audit, audit
 from ..saving.folder import is_saved
 from ..schema import CurvePoint, read_json
-from ..skeleton import Evaluation, Fold, Recogniser, Skeletons
+from ..skeleton import Evaluation, Fold, Recognizer, Skeletons
 from ..skeleton.data.dataset import Indices
 from ..skeleton.data.pose import mean_pose
 from ..skeleton.shrink import options_for
@@ -101,8 +101,8 @@ class Models:
     """A model, its dense version if known, and the points of a search (see `tried_in`)."""
 
     path: Path
-    model: Recogniser
-    dense: Recogniser | None = None
+    model: Recognizer
+    dense: Recognizer | None = None
     curve: tuple[CurvePoint, ...] = ()
 
 
@@ -115,8 +115,8 @@ def models_in(path: Path, dense: Path | None = None) -> Models:
             "`shrink`, `train`, `prune` or `tune` wrote"
         )
     beside = path / DENSE if dense is None else dense
-    found = Recogniser.load(beside) if dense is not None or is_saved(beside) else None
-    model = Recogniser.load(inner)
+    found = Recognizer.load(beside) if dense is not None or is_saved(beside) else None
+    model = Recognizer.load(inner)
     if found is not None and (
         (found.classes, found.layout.joints) != (model.classes, model.layout.joints)
     ):
@@ -216,17 +216,17 @@ def _kind(is_pruned: bool, of_two: bool) -> str:
     return "a network that keeps every connection" if of_two else "a dense network"
 
 
-def _architecture(model: Recogniser) -> dict[str, Any]:
+def _architecture(model: Recognizer) -> dict[str, Any]:
     """Return the options of the training that describe the network."""
     own = {"chunks": model.chunks, "channels": model.kinds, "basis": model.basis,
-           "frame": model.normalisation.frame, "size": model.normalisation.size}  # fmt: skip
+           "frame": model.normalization.frame, "size": model.normalization.size}  # fmt: skip
     form = model.model.described()
     begun = "start" if known(model.history, "bones") == "start" else "free"
     bones = "fixed" if form["fixed"] else "limit" if form["limited"] else begun
     return model.model.sizes | own | {"bones": bones}
 
 
-def _warnings(model: Recogniser) -> list[str]:
+def _warnings(model: Recognizer) -> list[str]:
     found = []
     if model.synthetic:
         found.append(
@@ -261,7 +261,7 @@ def _facts(
          f"{_UNITS[sizes['activation']]}: {audit.total:,} weights")
     )  # fmt: skip
     waves = " (waves over the whole recording)" if model.basis == "cosines" else " (moments)"
-    seen = model.normalisation
+    seen = model.normalization
     found.append(
         ("What it sees", f"{', '.join(model.kinds)} in the basis of {model.basis}{waves}, in the "
          f"frame of the {seen.frame}, {_SIZES[seen.size]}")
@@ -309,7 +309,7 @@ def _again(path: Path) -> str:
     return shlex.join(["trellis", "report", "./" * str(path).startswith("-") + str(path)])
 
 
-def _said(model: Recogniser, data: Skeletons, fold: Fold) -> Indices:
+def _said(model: Recognizer, data: Skeletons, fold: Fold) -> Indices:
     """Return the classes that a model predicts for the test recordings."""
     recordings = [data.sequences[i] for i in fold.test]
     parts = [recordings[i : i + _AT_ONCE] for i in range(0, len(recordings), _AT_ONCE)]
@@ -318,7 +318,7 @@ def _said(model: Recogniser, data: Skeletons, fold: Fold) -> Indices:
 
 
 def _examples(
-    model: Recogniser, data: Skeletons | None, fold: Fold | None, said: Indices | None, row: str
+    model: Recognizer, data: Skeletons | None, fold: Fold | None, said: Indices | None, row: str
 ) -> dict[str, Any] | None:
     if data is None or fold is None or said is None:
         return None

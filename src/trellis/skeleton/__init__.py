@@ -1,11 +1,11 @@
-"""Skeletons that move: recordings, chunking, and the network that recognises actions."""
+"""Recognize actions of skeletons: recordings, their preparation, and the paper's GCN."""
 
 from __future__ import annotations
 
 from .data.augmentation import Augmentation, Augmenter
 from .data.dataset import Fold, Frames, LeftOut, Skeletons
 from .data.layouts import Layout
-from .data.normalization import Normalisation
+from .data.normalization import Normalization
 from .data.readers.reading import Entry, Reading
 from .data.readers.recording import read_recording
 from .data.readers.registry import register_reader
@@ -14,7 +14,7 @@ from .data.source import load_dataset
 from .model.evaluation import Confusion, Evaluation
 from .model.fitting import Teaching, evaluated, fit, metrics
 from .model.gcn import GCN
-from .model.recognizer import Recogniser
+from .model.recognizer import Recognizer
 
 __all__ = [
     "GCN",
@@ -28,9 +28,9 @@ __all__ = [
     "Frames",
     "Layout",
     "LeftOut",
-    "Normalisation",
+    "Normalization",
     "Reading",
-    "Recogniser",
+    "Recognizer",
     "Skeletons",
     "Teaching",
     "chunked",

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 import trellis
 from tests.deploy.tools import SANITIZED, compiled, ran, tool
 from trellis.deploy.recording import Recording
-from trellis.skeleton import GCN, Recogniser
+from trellis.skeleton import GCN, Recognizer
 from trellis.skeleton.data.layouts import Layout
-from trellis.skeleton.data.normalization import Normalisation
+from trellis.skeleton.data.normalization import Normalization
 
 ARM = Layout("arm", ("shoulder", "left hand", "elbow"), parents=(-1, 2, 0), roots=(0, 2))
 CLASSES = ('say "hi"', "point, slowly", "wave??/")  # what C would take amiss
@@ -26,15 +26,15 @@ def recogniser(
     basis: str = "chunks",
     body: tuple[int, ...] | None = None,
     bones: tuple[tuple[int, int], ...] = (),
-) -> Recogniser:
+) -> Recognizer:
     gcn = GCN(nodes=3, channels=chunks * 3, classes=3, heads=4, filters=6)
     trellis.prune(gcn, torch.zeros(1, 3, chunks * 3), sparsity=0.6)
-    normalisation = Normalisation(ARM.roots, 0.37, body, bones, 2.5)
-    return Recogniser(gcn, chunks, normalisation, CLASSES, ARM, basis=basis)
+    normalisation = Normalization(ARM.roots, 0.37, body, bones, 2.5)
+    return Recognizer(gcn, chunks, normalisation, CLASSES, ARM, basis=basis)
 
 
-def described(one: Recogniser) -> dict[str, Any]:
-    how = one.normalisation
+def described(one: Recognizer) -> dict[str, Any]:
+    how = one.normalization
     made = Recording(
         ARM.joints, one.chunks, how.roots, how.scale, one.basis, how.body, how.bones, how.length
     )
@@ -42,13 +42,13 @@ def described(one: Recogniser) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def one() -> Recogniser:
+def one() -> Recognizer:
     torch.manual_seed(0)
     return recogniser()
 
 
 @pytest.fixture(scope="module")
-def program(one: Recogniser, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def program(one: Recognizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("c")
     trellis.export_c(one.model, torch.zeros(1, 3, 12), folder, **described(one))
     return compiled([folder / "model.c", folder / "main.c"], folder / "model", *SANITIZED)
@@ -62,7 +62,7 @@ def rows(frames: NDArray[np.float32], mark: str = ",") -> list[str]:
     return [mark.join(map(repr, frame.reshape(-1).tolist())) for frame in frames]
 
 
-def outputs(one: Recogniser, frames: NDArray[np.float32]) -> NDArray[np.float32]:
+def outputs(one: Recognizer, frames: NDArray[np.float32]) -> NDArray[np.float32]:
     with torch.no_grad():
         found: NDArray[np.float32] = one.model(torch.from_numpy(one.inputs([frames])))[0].numpy()
     return found
@@ -70,7 +70,7 @@ def outputs(one: Recogniser, frames: NDArray[np.float32]) -> NDArray[np.float32]
 
 # Fewer frames than chunks, as many, a multiple, and others.
 @pytest.mark.parametrize("frames", [1, 2, 3, 4, 5, 8, 11, 100])
-def test_recordings(one: Recogniser, program: Path, frames: int) -> None:
+def test_recordings(one: Recognizer, program: Path, frames: int) -> None:
     given = recording(frames)
     wanted = outputs(one, given)
     done = ran(program, "\n".join(rows(given)), "--outputs")
@@ -134,7 +134,7 @@ def test_wrong_use_is_told(program: Path) -> None:
 @pytest.mark.parametrize("cc", ["gcc", "clang"])
 @pytest.mark.parametrize("values", ["fp32", "fp16", "int8"])
 def test_every_kind_of_values_compiles(
-    one: Recogniser, values: str, cc: str, tmp_path: Path
+    one: Recognizer, values: str, cc: str, tmp_path: Path
 ) -> None:
     found = tool(cc)
     x = torch.zeros(1, 3, 12)
@@ -149,14 +149,14 @@ def test_every_kind_of_values_compiles(
     np.testing.assert_allclose(values_, wanted, atol=error * np.abs(wanted).max())
 
 
-def test_flags_that_take_roundings_for_zero_are_refused(one: Recogniser, tmp_path: Path) -> None:
+def test_flags_that_take_roundings_for_zero_are_refused(one: Recognizer, tmp_path: Path) -> None:
     trellis.export_c(one.model, torch.zeros(1, 3, 12), tmp_path, **described(one))
     with pytest.raises(AssertionError, match="compile this file without it"):
         compiled([tmp_path / "model.c"], tmp_path / "model.o", "-ffast-math", "-c")
     assert "without `-ffast-math`" in (tmp_path / "README.md").read_text()
 
 
-def test_readme_and_licence(one: Recogniser, tmp_path: Path) -> None:
+def test_readme_and_licence(one: Recognizer, tmp_path: Path) -> None:
     trellis.export_c(one.model, torch.zeros(1, 3, 12), tmp_path, **described(one))
     for name in ("model.h", "model.c", "main.c", "README.md"):
         assert "may be used under any licence" in (tmp_path / name).read_text()

@@ -13,7 +13,7 @@ from trellis.deploy.format.encoding import checked_meta
 from trellis.deploy.recording import BASES, Recording
 from trellis.deploy.runtime import recorded
 from trellis.errors import TrellisError
-from trellis.skeleton.data.normalization import Normalisation
+from trellis.skeleton.data.normalization import Normalization
 from trellis.skeleton.data.representation import BASES as OF_RECOGNISERS
 from trellis.skeleton.data.representation import chunked, cosines
 
@@ -41,7 +41,7 @@ def made(x: Array, chunks: int, basis: str, body: Body = None, bones: Bones = ()
 
 
 def wanted(x: Array, chunks: int, body: Body = None, bones: Bones = ()) -> Array:
-    return Normalisation(ROOTS, SCALE, body, bones, LENGTH)(chunked([x], chunks))[0]
+    return Normalization(ROOTS, SCALE, body, bones, LENGTH)(chunked([x], chunks))[0]
 
 
 def exactly(x: Array, chunks: int) -> NDArray[np.float64]:

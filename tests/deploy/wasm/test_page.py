@@ -15,7 +15,7 @@ from tests.deploy.c.test_main import ARM, recogniser, recording
 from tests.report.browser import Browser, Seen
 from trellis.deploy.recording import Recording
 from trellis.deploy.wasm import Clip, Scene
-from trellis.skeleton import Recogniser
+from trellis.skeleton import Recognizer
 
 HOSTILE = (
     "</script><script>window.pwned=1</script>",
@@ -26,7 +26,7 @@ LENGTHS = (1, 3, 60, 700)
 
 
 @pytest.fixture(scope="module")
-def one() -> Recogniser:
+def one() -> Recognizer:
     torch.manual_seed(0)
     return recogniser(basis="cosines")
 
@@ -42,9 +42,9 @@ def scene() -> Scene:
 
 
 @pytest.fixture(scope="module")
-def page(one: Recogniser, scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(one: Recognizer, scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
-    roots, scale = one.normalisation.roots, one.normalisation.scale
+    roots, scale = one.normalization.roots, one.normalization.scale
     trellis.export_wasm(
         one.model, torch.zeros(1, 3, 12), folder, classes=HOSTILE, scene=scene, title=HOSTILE[1],
         recording=Recording((HOSTILE[0], HOSTILE[1], "plain"), one.chunks, roots, scale, one.basis),
@@ -61,7 +61,7 @@ def appears(seen: Seen, selector: str, text: str) -> None:
 
 
 def test_probabilities_are_those_of_pytorch(
-    browser: Browser, page: Path, one: Recogniser, scene: Scene
+    browser: Browser, page: Path, one: Recognizer, scene: Scene
 ) -> None:
     with browser.opened(page) as seen:
         ready(seen)
@@ -75,7 +75,7 @@ def test_probabilities_are_those_of_pytorch(
 
 
 def test_it_tells_and_draws_what_it_classified(
-    browser: Browser, page: Path, one: Recogniser, scene: Scene
+    browser: Browser, page: Path, one: Recognizer, scene: Scene
 ) -> None:
     with browser.opened(page) as seen:
         ready(seen)

@@ -18,7 +18,7 @@ from tests.skeleton.augmentation.literal import (
     moment,
     timing,
 )  # fmt: skip
-from trellis.skeleton import Layout, Normalisation, chunked
+from trellis.skeleton import Layout, Normalization, chunked
 from trellis.skeleton.data.augmentation.plans import Draws
 from trellis.skeleton.data.hands import hands45
 
@@ -35,9 +35,9 @@ def test_turns_and_sizes_before_chunking_are_the_same(some_hands: Hands) -> None
     layout, sequences = some_hands
     sequences = sequences[::6]
     x = chunked(sequences)
-    normalisation = Normalisation.fit(x, layout)
+    normalization = Normalization.fit(x, layout)
     asked = replace(ALL, warp=0, crop=1, noise=0, mirror=0)
-    out = augmented(asked, torch.from_numpy(normalisation(x)), (3,), 8, layout)[0]
+    out = augmented(asked, torch.from_numpy(normalization(x)), (3,), 8, layout)[0]
     drawn = Draws([3], CPU, torch.float32)(8, len(x))[0].double().numpy()
     before = [
         literally(asked, drawn[i], frames.transpose(1, 0, 2).reshape(21, -1).astype(float), layout)
@@ -46,7 +46,7 @@ def test_turns_and_sizes_before_chunking_are_the_same(some_hands: Hands) -> None
         for i, frames in enumerate(sequences)
     ]
     np.testing.assert_allclose(
-        out, normalisation(chunked([f.astype(np.float32) for f in before])), atol=2e-4
+        out, normalization(chunked([f.astype(np.float32) for f in before])), atol=2e-4
     )
 
 
@@ -58,23 +58,23 @@ def test_time_on_chunks_is_near_time_on_frames(
     some_hands: Hands, warp: float, crop: float, most: float, part: float
 ) -> None:
     """In units of the spread, of which the noise takes a tenth by default: ``most``, and ``part``
-    of what the move changes. Frames too are interpolated linearly, then chunked and normalised.
+    of what the move changes. Frames too are interpolated linearly, then chunked and normalized.
     """
     layout, sequences = some_hands
     x = chunked(sequences)
-    normalisation = Normalisation.fit(x, layout)
+    normalization = Normalization.fit(x, layout)
     asked = replace(NOTHING, warp=warp, crop=crop)
-    out = augmented(asked, torch.from_numpy(normalisation(x)), (3,), 8, layout)[0].numpy()
+    out = augmented(asked, torch.from_numpy(normalization(x)), (3,), 8, layout)[0].numpy()
     drawn = Draws([3], CPU, torch.float32)(8, len(x))[0].double().numpy()
     retimed = [
         frames_retimed(frames, timing(asked, drawn[i])) for i, frames in enumerate(sequences)
     ]
-    expected = normalisation(chunked(retimed))
+    expected = normalization(chunked(retimed))
 
     def spread(difference: NDArray[np.float32]) -> float:
         return float(np.sqrt(np.square(difference).mean()))
 
-    error, change = spread(out - expected), spread(expected - normalisation(x))
+    error, change = spread(out - expected), spread(expected - normalization(x))
     assert error < most and error < part * change
 
 

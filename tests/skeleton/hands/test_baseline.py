@@ -5,14 +5,14 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from trellis.skeleton import GCN, Normalisation, Skeletons, chunked
+from trellis.skeleton import GCN, Normalization, Skeletons, chunked
 
 
 def parts(data: Skeletons) -> list[NDArray[np.float64]]:
-    """Chunked and normalised, (recordings, 21 * 96): to train on, to test on."""
+    """Chunked and normalized, (recordings, 21 * 96): to train on, to test on."""
     x, (fold,) = chunked(data.sequences), data.folds
-    normalised = Normalisation.fit(x[fold.train], data.layout)(x).reshape(len(x), -1)
-    return [normalised[part].astype(np.float64) for part in (fold.train, fold.test)]
+    normalized = Normalization.fit(x[fold.train], data.layout)(x).reshape(len(x), -1)
+    return [normalized[part].astype(np.float64) for part in (fold.train, fold.test)]
 
 
 def ridge(data: Skeletons, penalty: float = 1e-2) -> float:

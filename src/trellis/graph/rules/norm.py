@@ -1,4 +1,4 @@
-"""Normalisation. Scales and shifts are not connections: a scale is a wire, a shift a bias."""
+"""Normalization. Scales and shifts are not connections: a scale is a wire, a shift a bias."""
 
 from __future__ import annotations
 

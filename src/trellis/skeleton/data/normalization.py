@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import TrellisError
-from ...schema import InputNormalisation, fitted
+from ...schema import InputNormalization, fitted
 from .layouts import Layout
 
 FRAMES = ("camera", "body")
@@ -23,7 +23,7 @@ _LOST = 0.05
 
 
 @dataclass(frozen=True)
-class Normalisation:
+class Normalization:
     """Normalization of recordings; it is stored with a model.
 
     Args:
@@ -42,7 +42,7 @@ class Normalisation:
     Example:
         >>> x = np.zeros((1, 2, 6), np.float32)     # one recording, two joints, two chunks
         >>> x[0, :, ::3] = [[10, 12], [14, 16]]     # x of both joints, over time
-        >>> Normalisation(roots=(0,), scale=2.0)(x)[0, :, ::3]
+        >>> Normalization(roots=(0,), scale=2.0)(x)[0, :, ::3]
         array([[-0.5,  0.5],
                [ 1.5,  2.5]], dtype=float32)
     """
@@ -75,7 +75,7 @@ class Normalisation:
         layout: Layout,
         frame: str = FRAMES[0],
         size: str = SIZES[0],
-    ) -> Normalisation:
+    ) -> Normalization:
         """Return the normalization fitted to chunked training recordings.
 
         Args:
@@ -146,9 +146,9 @@ class Normalisation:
         return found
 
     @classmethod
-    def from_dict(cls, given: Any) -> Normalisation:
+    def from_dict(cls, given: Any) -> Normalization:
         """Return what `to_dict` stored in a file."""
-        found = fitted(given, InputNormalisation)
+        found = fitted(given, InputNormalization)
         body = found.get("body")
         if found.get("bones") and "length" not in found:
             raise TrellisError("expected the key 'length' beside 'bones', got none")

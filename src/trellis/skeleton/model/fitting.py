@@ -24,7 +24,7 @@ from ..data.representation import reading_channels
 from .evaluation import Evaluation
 from .gcn import GCN
 from .narrow import narrowed
-from .recognizer import Recogniser
+from .recognizer import Recognizer
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class Teaching:
         TrellisError: There are no teachers, their architectures differ, or a value is out of range.
     """
 
-    teachers: Sequence[Recogniser]
+    teachers: Sequence[Recognizer]
     weight: float = 0.7
     temperature: float = 2.0
 
@@ -59,7 +59,7 @@ class Teaching:
                     f"{_form(first)} and {_form(other)}"
                 )
 
-    def of(self, student: Recogniser, device: torch.device | str) -> Teachers:
+    def of(self, student: Recognizer, device: torch.device | str) -> Teachers:
         """Return the teachers for the training of a student.
 
         Raises:
@@ -90,17 +90,17 @@ def bare(model: GCN) -> GCN:
     return found
 
 
-def _form(teacher: Recogniser) -> dict[str, Any]:
+def _form(teacher: Recognizer) -> dict[str, Any]:
     return teacher.model.described() | {"channels": teacher.kinds, "basis": teacher.basis}
 
 
-def _check_alike(teacher: Recogniser, student: Recogniser) -> None:
+def _check_alike(teacher: Recognizer, student: Recognizer) -> None:
     """Raise if a teacher has other inputs or classes than the student."""
     for what, own, wanted in (
         ("classes", teacher.classes, student.classes),
         ("joints", teacher.layout.joints, student.layout.joints),
         ("chunks", teacher.chunks, student.chunks),
-        ("normalisation", teacher.normalisation.to_dict(), student.normalisation.to_dict()),
+        ("normalization", teacher.normalization.to_dict(), student.normalization.to_dict()),
     ):
         if own != wanted:
             raise TrellisError(
@@ -111,7 +111,7 @@ def _check_alike(teacher: Recogniser, student: Recogniser) -> None:
 
 
 def fit(
-    recogniser: Recogniser,
+    recognizer: Recognizer,
     data: Skeletons,
     fold: Fold,
     recipe: Recipe,
@@ -125,13 +125,13 @@ def fit(
     about: Mapping[str, Any] | None = None,
     checkpoint: Path | None = None,
     watch: Callable[[Training], None] | None = None,
-) -> Recogniser:
+) -> Recognizer:
     """Train a recognizer's network on a fold, in place.
 
     Masks stay: only kept connections and biases are trained.
 
     Args:
-        recogniser: The recognizer.
+        recognizer: The recognizer.
         data: The recordings.
         fold: Which of them to train and to test on.
         recipe: Epochs, learning rates and so on.
@@ -152,34 +152,34 @@ def fit(
     Raises:
         TrellisError: Arguments do not fit together, or training diverged.
     """
-    labels = recogniser.labels(data)
+    labels = recognizer.labels(data)
     for part, chosen in (("train", fold.train), ("test", fold.test)):
         if len(chosen) == 0:
             raise TrellisError(f"fold {fold.name!r} of {data.source!r} has no {part} recordings")
-    model = recogniser.model
+    model = recognizer.model
     same = dict(about or {}) | {
         "architecture": model.described(),
         "tuning": tune,
         "begun with": weights_hash(model),
-        "normalisation": recogniser.normalisation.to_dict(),
-        "channels": list(recogniser.kinds),
-        "basis": recogniser.basis,
+        "normalisation": recognizer.normalization.to_dict(),  # as stored checkpoints spell it
+        "channels": list(recognizer.kinds),
+        "basis": recognizer.basis,
         "augmentation": None if augmentation is None else augmentation.to_dict(),
         "taught": None if teaching is None else teaching.to_dict(),
     }
-    teachers = None if teaching is None else teaching.of(recogniser, device)
+    teachers = None if teaching is None else teaching.of(recognizer, device)
     masks = carried_masks(model)
     if masks is not None:
         masks.bake(model)
     try:
-        x = torch.from_numpy(recogniser.places([data.sequences[i] for i in fold.train]))
+        x = torch.from_numpy(recognizer.places([data.sequences[i] for i in fold.train]))
         weights = {name: weight.to(device) for name, weight in stack([model]).items()}
         forward, kept = forward_of(model.to(device)), _stacked(masks)
         narrow = None if kept is None else narrowed(model, kept, device)
         if narrow is not None and kept is not None:
             weights, kept, forward = narrow.narrow(weights), narrow.narrow(kept), narrow.forward()
         training = Training(
-            reading_channels(recogniser.channels, forward),
+            reading_channels(recognizer.channels, forward),
             weights,
             x.to(device),
             torch.from_numpy(labels[fold.train]).to(device),
@@ -189,7 +189,7 @@ def fit(
             tune=tune,
             precision=precision,
             teachers=teachers,
-            feed=feed_of(recogniser, augmentation, [seed], device),
+            feed=feed_of(recognizer, augmentation, [seed], device),
         )
         seconds = run(training, checkpoint, about=same, watch=watch)
         unstack(weights if narrow is None else narrow.whole(weights), [model])
@@ -204,7 +204,7 @@ def fit(
     }
     for name in ("tune_epochs", "tune_rate", "tune_smoothing"):
         del step[name]
-    return recogniser.after(
+    return recognizer.after(
         step="tune" if tune else "train",
         source=data.source,
         synthetic=data.synthetic,
@@ -220,13 +220,13 @@ def fit(
         hardware=hardware(torch.device(device)),
         versions=versions(),
         seconds=round(seconds, 1),
-        metrics=metrics(recogniser, data, fold),
+        metrics=metrics(recognizer, data, fold),
         **(about or {}),
     )
 
 
 def feed_of(
-    recogniser: Recogniser,
+    recognizer: Recognizer,
     augmentation: Augmentation | None,
     seeds: Sequence[int],
     device: torch.device | str,
@@ -235,20 +235,20 @@ def feed_of(
     if augmentation is None:
         return None
     place = torch.device(device)
-    return Augmenter(seeds, augmentation, recogniser.layout, recogniser.chunks, place)
+    return Augmenter(seeds, augmentation, recognizer.layout, recognizer.chunks, place)
 
 
-def evaluated(recogniser: Recogniser, data: Skeletons, chosen: Indices) -> Evaluation:
+def evaluated(recognizer: Recognizer, data: Skeletons, chosen: Indices) -> Evaluation:
     """Return the evaluation on the ``chosen`` recordings of ``data``."""
-    labels = recogniser.labels(data)[chosen]
-    said = recogniser.probabilities([data.sequences[i] for i in chosen]).argmax(axis=1)
-    return Evaluation.of(labels, said, recogniser.classes)
+    labels = recognizer.labels(data)[chosen]
+    said = recognizer.probabilities([data.sequences[i] for i in chosen]).argmax(axis=1)
+    return Evaluation.of(labels, said, recognizer.classes)
 
 
-def metrics(recogniser: Recogniser, data: Skeletons, fold: Fold) -> dict[str, Any]:
+def metrics(recognizer: Recognizer, data: Skeletons, fold: Fold) -> dict[str, Any]:
     """Return top-1 and mean-class accuracy on test recordings, and top-1 on training ones."""
-    test = evaluated(recogniser, data, fold.test)
-    train = evaluated(recogniser, data, fold.train)
+    test = evaluated(recognizer, data, fold.test)
+    train = evaluated(recognizer, data, fold.train)
     return {"top1": test.top1, "mean_class": test.mean_class, "train_top1": train.top1}
 
 

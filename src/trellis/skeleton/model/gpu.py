@@ -13,11 +13,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-# Sides of the tiles that GPU kernels work on: powers of two, 16 at least.
-
 
 def power(size: int) -> int:
-    """The least power of two from ``size`` up, 16 at least: what a tile's side may be.
+    """Return the least power of two that is at least ``size`` and 16: the side of a tile.
 
     >>> power(3), power(21), power(64)
     (16, 32, 64)
@@ -26,7 +24,7 @@ def power(size: int) -> int:
 
 
 def two_parts(channels: int) -> dict[str, int]:
-    """Two powers of two that hold the channels: the second is 0 where one is enough.
+    """Return two powers of two whose sum holds the channels; the second is 0 if one suffices.
 
     >>> two_parts(96), two_parts(64), two_parts(70)
     ({'C1': 64, 'C2': 32}, {'C1': 64, 'C2': 0}, {'C1': 64, 'C2': 16})
@@ -47,9 +45,13 @@ _SPLITS = 16  # parts in which the attention's gradient is summed
 
 
 class Fused(torch.autograd.Function):
-    """attention (N, K, U, V), convolution (N, K, C, F), dense (N, classes, U * K * F), inputs
-    (N, B, V, C) -> logits (N, B, classes) in float32. What is below zero in a hidden unit is
-    folded up (``folds``: the absolute value) or cut off (the ReLU)."""
+    """The logits of a stack of one-block GCNs in bfloat16, with float32 sums.
+
+    The activation is the absolute value (``folds``) or the ReLU.
+
+    Shapes: attention (N, K, U, V), convolution (N, K, C, F), dense (N, classes, U * K * F), inputs
+    (N, B, V, C) -> logits (N, B, classes).
+    """
 
     @staticmethod
     def forward(
@@ -132,7 +134,7 @@ _halves_SPLITS = 16  # parts in which the attention's gradient is summed
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel's tile (rows, and columns where it has them) and how Triton is to compile it."""
+    """The tile of a kernel, rows and perhaps columns, and Triton's compile options."""
 
     rows: int
     warps: int
@@ -153,8 +155,8 @@ class Launches:
     attention: Launch
 
 
-# By whether numbers are pairs; the fastest that were tried on an H200 (bench/train.py --tune). Each
-# takes less than the 227 KB of shared memory that a program may have there.
+# With and without pairs: the fastest of those tried on an H200 (bench/train.py). Each takes less
+# than the 227 KB of shared memory of a program.
 LAUNCHES = {
     True: Launches(
         mix=Launch(64, 4, 1, columns=64),
@@ -185,9 +187,12 @@ def scale_below(bound: Tensor) -> Tensor:
 
 
 class Halved(torch.autograd.Function):
-    """attention (N, K, U, V), convolution (N, K, C, F), dense (N, classes, U * K * F), inputs
-    (N, B, V, C), all float32 -> logits (N, B, classes); ``pairs`` or high halves alone. What is
-    below zero in a hidden unit is folded up (``folds``: the absolute value) or cut off."""
+    """The logits of a stack of one-block GCNs by products of 16-bit halves.
+
+    With ``pairs``, products use both halves (fp32), otherwise the high ones only (tf32). The
+    activation is the absolute value (``folds``) or the ReLU. Shapes are those of `Fused`, all in
+    float32.
+    """
 
     @staticmethod
     def forward(
@@ -277,7 +282,7 @@ class Halved(torch.autograd.Function):
 
 
 def _most(values: Tensor) -> Tensor:
-    """The largest absolute value of each network, in one pass over memory: (networks,)."""
+    """Return the largest absolute value of each network, (networks,), in one pass over memory."""
     most: Tensor = torch.linalg.vector_norm(values.flatten(1), ord=torch.inf, dim=1)
     return most
 
@@ -287,13 +292,13 @@ def _precision(pairs: bool) -> str:
 
 
 def _empty(pairs: bool, shape: tuple[int, ...], like: Tensor) -> tuple[Tensor, Tensor]:
-    """Room for high and low halves: one and the same where there are only high ones."""
+    """Return empty tensors for high and low halves; without pairs, they are the same."""
     high = torch.empty(shape, dtype=torch.float16, device=like.device)
     return high, torch.empty_like(high) if pairs else high
 
 
 def _halves(values: Tensor, scales: Tensor, pairs: bool) -> tuple[Tensor, Tensor]:
-    """values (networks, …) times scales (networks,), as their halves."""
+    """Return the halves of values (networks, …) times scales (networks,)."""
     from .triton_kernels import split_kernel
 
     values, scales = values.contiguous(), scales.contiguous()
@@ -312,7 +317,7 @@ _OPTIN = "shared_memory_per_block_optin"
 def fast_logits(
     attention: Tensor, convolution: Tensor, dense: Tensor, x: Tensor, activation: str
 ) -> Tensor | None:
-    """The logits of one-block GCNs without biases, (N, B, classes); None if no kernel can do it.
+    """Return the logits of one-block GCNs without biases, (N, B, classes); None without a kernel.
 
     attention (N, K, U, V), convolution (N, K, C, F), dense (N, classes, U * K * F),
     x (N, B, V, C), which gets no gradient.
@@ -341,8 +346,9 @@ def fast_logits(
 
 
 def precision_of(*tensors: Tensor) -> str | None:
-    """How products of these are rounded just now: "bf16" under autocast; "fp32" or "tf32", if all
-    are float32, by ``torch.set_float32_matmul_precision``.
+    """Return the present precision of products: "bf16", "fp32" or "tf32"; None for others.
+
+    It is "bf16" under autocast. For float32, ``torch.set_float32_matmul_precision`` decides.
 
     >>> precision_of(torch.zeros(1)), precision_of(torch.zeros(1, dtype=torch.float64))
     ('fp32', None)
@@ -355,7 +361,7 @@ def precision_of(*tensors: Tensor) -> str | None:
 
 
 def usable(attention: Tensor, convolution: Tensor, classes: int) -> bool:
-    """Whether the kernels can run these: on a large GPU, sizes that fit a tile."""
+    """Return whether the kernels can run these sizes on this GPU."""
     nodes, (channels, filters) = attention.shape[-1], convolution.shape[-2:]
     return (
         attention.is_cuda
@@ -381,7 +387,7 @@ def _runs(
     device: torch.device, pairs: bool, folds: bool, heads: int, channels: int, filters: int,
     nodes: int, classes: int,
 ) -> bool:  # fmt: skip
-    """Try one step of a network of these sizes: another GPU or another Triton may refuse it."""
+    """Return whether one step of these sizes works; other GPUs or Triton versions may fail."""
     try:
         with torch.inference_mode(False), torch.enable_grad(), torch.cuda.device(device):
             attention = torch.ones(1, heads, nodes, nodes, device=device, requires_grad=True)

@@ -18,25 +18,25 @@ from ...errors import TrellisError
 from ...saving import save
 from ...saving.folder import DESCRIPTION, read_folder
 from ...saving.model import rebuilt
-from ...schema import RecogniserNotes, fitted
+from ...schema import RecognizerNotes, fitted
 from ..data.dataset import Fold, Frames, Indices, Skeletons
 from ..data.layouts import Layout
-from ..data.normalization import Normalisation
+from ..data.normalization import Normalization
 from ..data.representation import BASES, CHUNKS, COORDINATES, Channels, chunked
 from .gcn import GCN
 
-NOTES = "recogniser"  # where it lies among a saved model's notes
+NOTES = "recogniser"  # its key among a saved model's notes; stored files spell it so
 _BATCH = 600
 
 
 @dataclass(frozen=True, eq=False)
-class Recogniser:
+class Recognizer:
     """A GCN with everything that is needed to apply it to a recording.
 
     Args:
         model: The network.
         chunks: The number of chunks that a recording is averaged to.
-        normalisation: The normalization of the chunked coordinates.
+        normalization: The normalization of the chunked coordinates.
         classes: The names of the classes.
         layout: The skeleton.
         history: What was done to the network, oldest first: dictionaries with a ``step``
@@ -50,15 +50,15 @@ class Recogniser:
     Example:
         >>> arm = Layout("arm", ("shoulder", "elbow", "hand"), parents=(-1, 0, 1))
         >>> gcn = GCN(nodes=3, channels=4 * 3, classes=2, heads=2, filters=5)
-        >>> recogniser = Recogniser(gcn, 4, Normalisation((0,), 1.0), ("wave", "point"), arm)
+        >>> recognizer = Recognizer(gcn, 4, Normalization((0,), 1.0), ("wave", "point"), arm)
         >>> moving = np.zeros((50, 3, 3), np.float32)      # frames, joints, coordinates
-        >>> recogniser.inputs([moving]).shape, recogniser.probabilities([moving]).shape
+        >>> recognizer.inputs([moving]).shape, recognizer.probabilities([moving]).shape
         ((1, 3, 12), (1, 2))
     """
 
     model: GCN
     chunks: int
-    normalisation: Normalisation
+    normalization: Normalization
     classes: tuple[str, ...]
     layout: Layout
     history: tuple[dict[str, Any], ...] = ()
@@ -78,12 +78,12 @@ class Recogniser:
             if sizes[name] != size:
                 raise TrellisError(f"the network has {name}={sizes[name]} and there are {words}")
         for name, chosen in (
-            ("roots", self.normalisation.roots),
-            ("body", self.normalisation.body or ()),
-            ("bones", [joint for bone in self.normalisation.bones for joint in bone]),
+            ("roots", self.normalization.roots),
+            ("body", self.normalization.body or ()),
+            ("bones", [joint for bone in self.normalization.bones for joint in bone]),
         ):
             if not all(0 <= joint < joints for joint in chosen):
-                raise TrellisError(f"the normalisation's {name} are {chosen}, of {joints} joints")
+                raise TrellisError(f"the normalization's {name} are {chosen}, of {joints} joints")
 
     @property
     def channels(self) -> Channels:
@@ -114,7 +114,7 @@ class Recogniser:
         size: str = "recorded",
         seed: int = 0,
         **options: Any,
-    ) -> Recogniser:
+    ) -> Recognizer:
         """Return an untrained recognizer for the classes and joints of recordings.
 
         Args:
@@ -137,14 +137,14 @@ class Recogniser:
                 "together; name a layout with bones (docs/skeletons.md), or leave bones out"
             )
         inputs = chunked([data.sequences[i] for i in fold.train], chunks)
-        normalisation = Normalisation.fit(inputs, data.layout, frame, size)
+        normalization = Normalization.fit(inputs, data.layout, frame, size)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             channels = Channels.of(data.layout, kinds, basis).count(chunks)
             model = GCN(len(data.layout.joints), channels, len(data.classes), **options)
         classes = tuple(data.classes)
         return cls(
-            model, chunks, normalisation, classes, data.layout, kinds=tuple(kinds), basis=basis
+            model, chunks, normalization, classes, data.layout, kinds=tuple(kinds), basis=basis
         )
 
     def inputs(self, sequences: Sequence[Frames]) -> NDArray[np.float32]:
@@ -169,7 +169,7 @@ class Recogniser:
                 )
             if not np.isfinite(frames).all():
                 raise TrellisError(f"recording {i} holds a coordinate that is not finite")
-        return self.normalisation(chunked(sequences, self.chunks))
+        return self.normalization(chunked(sequences, self.chunks))
 
     def prepared(self, sequences: Sequence[Frames]) -> NDArray[np.float32]:
         """Return normalized coordinates in the recognizer's basis: the inputs of `network`.
@@ -233,7 +233,7 @@ class Recogniser:
         """Whether it was trained on synthetic recordings."""
         return any(step.get("synthetic", False) for step in self.history)
 
-    def after(self, **step: Any) -> Recogniser:
+    def after(self, **step: Any) -> Recognizer:
         """Return the recognizer with one more step in its history."""
         return dataclasses.replace(self, history=(*self.history, step))
 
@@ -242,7 +242,7 @@ class Recogniser:
         layout = dataclasses.asdict(self.layout)
         notes = {
             "chunks": self.chunks,
-            "normalisation": self.normalisation.to_dict(),
+            "normalisation": self.normalization.to_dict(),
             "classes": list(self.classes),
             "layout": layout,
             "history": list(self.history),
@@ -252,7 +252,7 @@ class Recogniser:
         save(self.model, folder, notes={NOTES: notes})
 
     @classmethod
-    def load(cls, folder: str | PathLike[str]) -> Recogniser:
+    def load(cls, folder: str | PathLike[str]) -> Recognizer:
         """Return the recognizer that `save` wrote.
 
         Raises:
@@ -264,17 +264,17 @@ class Recogniser:
         if notes is None:
             raise TrellisError(
                 f"{str(path)!r} holds a model and not what it expects as input: give one that "
-                "`trellis train` or Recogniser.save wrote"
+                "`trellis train` or Recognizer.save wrote"
             )
         model = rebuilt(saved)
         if not isinstance(model, GCN):
             raise TrellisError(f"{str(path)!r} holds a {type(model).__name__}, not a GCN")
         try:
-            found = fitted(notes, RecogniserNotes, f"$.notes.{NOTES}")
+            found = fitted(notes, RecognizerNotes, f"$.notes.{NOTES}")
             return cls(
                 model,
                 found["chunks"],
-                Normalisation.from_dict(found["normalisation"]),
+                Normalization.from_dict(found["normalisation"]),
                 tuple(found["classes"]),
                 Layout.from_dict(found["layout"]),
                 tuple(notes["history"]),  # with keys of other releases and commands

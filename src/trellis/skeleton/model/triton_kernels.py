@@ -1,16 +1,14 @@
-"""The GCN's GPU kernels for float32, in Triton: every number is a pair of 16-bit halves.
+"""Triton kernels of the GCN, in bfloat16, and in float32 by pairs of 16-bit halves.
 
-As in `kernels`, hidden units are made where they are used and never stored; shapes and names are
-the same, and so are the two parts in which channels are read. What differs is how a product is
-made. Tensor cores multiply 16-bit numbers eight times as fast as a GPU's plain units multiply
-float32, and a float32 is nearly two of them: ``a = high + low / 2^11``, 11 bits each, so that
+Hidden units are computed where they are used and never stored. For float32, tensor cores multiply
+16-bit numbers eight times as fast as other units multiply float32, and a float32 is nearly two of
+them: ``a = high + low / 2^11``, 11 bits each. Then
 
-    a b = high high + (high low + low high) / 2^11   (what is left out is 2^-22 of it)
+    a b = high high + (high low + low high) / 2^11   (the omitted term is 2^-22 of it)
 
-with all sums in float32. ``PAIRS`` says whether low halves are there; without them numbers are
-rounded to 11 bits, as in TF32. A 16-bit float has few exponents: hence the 2^11, and every tensor
-is scaled by a power of two that puts its largest value below 2^15. ``factors`` (N, …) takes the
-scales out again, or goes from one to the next.
+with all sums in float32. Without ``PAIRS``, numbers are rounded to 11 bits, as in TF32. A 16-bit
+float has few exponents: hence the factor 2^11, and every tensor is scaled by a power of two so that
+its largest value is below 2^15. ``factors`` (N, …) convert between scales.
 """
 
 from __future__ import annotations
@@ -18,12 +16,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-# The GCN's GPU kernels, in Triton: hidden units are made where they are used, never stored.
-#
-# At batch 600 a network has 26 million hidden values; writing and reading them several times a
-# step is what training costs. Both kernels make a tile of them from the mixed inputs ``z``, use it,
-# and forget it. Shapes: z (N, K, U, B, C), w (N, K, C, F), d (N, classes, U, K, F): N networks,
-# K heads, U nodes, B recordings, C channels, F filters.
+# At batch 600 a network has 26 million hidden values. Writing and reading them several times a step
+# would dominate the cost of training. The kernels compute a tile of them from the mixed inputs
+# ``z``, and use it at once. Shapes: z (N, K, U, B, C), w (N, K, C, F), d (N, classes, U, K, F):
+# N networks, K heads, U nodes, B recordings, C channels, F filters.
 #
 # A tile's sides are powers of two: classes are padded to P, and channels read in two parts, so that
 # 96 is 64 and 32.

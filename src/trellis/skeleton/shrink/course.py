@@ -212,7 +212,7 @@ COURSES = {
 
 
 def options_for(layout: Layout) -> dict[str, Any]:
-    """Return the representation that suits small networks, as options of `Recogniser.fresh`.
+    """Return the representation that suits small networks, as options of `Recognizer.fresh`.
 
     Recordings are represented by their discrete cosine transform, and hidden units by absolute
     values. Recordings are rotated into the body's frame if the layout names its joints. Hands are

@@ -30,7 +30,7 @@ from ...training.provenance import hardware, versions
 from ..data.dataset import Fold, Indices, Skeletons
 from ..model.fitting import metrics
 from ..model.gcn import GCN
-from ..model.recognizer import Recogniser
+from ..model.recognizer import Recognizer
 from .course import Course
 from .stages import Maker, Small, Watch
 
@@ -245,8 +245,8 @@ class Outcome:
         met: Whether the search reached it on the recordings held out; None without a search.
     """
 
-    dense: Recogniser
-    small: Recogniser
+    dense: Recognizer
+    small: Recognizer
     kept: int
     budget: int
     total: int
@@ -256,7 +256,7 @@ class Outcome:
 
 
 def shrink(
-    recogniser: Recogniser,
+    recognizer: Recognizer,
     data: Skeletons,
     fold: Fold,
     course: Course,
@@ -279,7 +279,7 @@ def shrink(
     only at the end, for the metrics.
 
     Args:
-        recogniser: An untrained recognizer (`Recogniser.fresh`).
+        recognizer: An untrained recognizer (`Recognizer.fresh`).
         data: The recordings.
         fold: Which of them to train and to test on.
         course: The settings (`course_named`).
@@ -317,13 +317,13 @@ def shrink(
         "device": device, "precision": precision, "folder": place, "watch": watch,
         "about": {"source": data.source, "seed": seed} | asked | dict(about or {}),
     }  # fmt: skip
-    labels = recogniser.labels(data)
+    labels = recognizer.labels(data)
     makers: list[Maker] = []
 
     def maker(chosen: Indices, course: Course, called: str = "") -> Maker:
-        x = torch.from_numpy(recogniser.places([data.sequences[i] for i in chosen]))
+        x = torch.from_numpy(recognizer.places([data.sequences[i] for i in chosen]))
         y = torch.from_numpy(labels[chosen])
-        makers.append(Maker(recogniser, x, y, course, called=called, **options))
+        makers.append(Maker(recognizer, x, y, course, called=called, **options))
         return makers[-1]
 
     whole = maker(fold.train, course)
@@ -360,15 +360,15 @@ def shrink(
         "mirror": None if whole.mirror is None else whole.mirror.why,
         **dict(about or {}),
     }
-    model = recogniser.model.to("cpu")
+    model = recognizer.model.to("cpu")
     suited = whole.course.to_dict()
     recipe = suited["recipe"]
-    large = _recogniser(recogniser, model, {n: w[:1] for n, w in dense.items()}, None)
+    large = _recognizer(recognizer, model, {n: w[:1] for n, w in dense.items()}, None)
     large = large.after(
         step="train", recipe=recipe, augmentation=suited["augmentation"],
         seconds=round(whole.took[_DENSE], 1), metrics=metrics(large, data, fold), **facts,
     )  # fmt: skip
-    little = _recogniser(recogniser, model, small.weights, small.masks)
+    little = _recognizer(recognizer, model, small.weights, small.masks)
     best = max((point.accuracy for point in curve), default=None)
     little = little.after(
         step="shrink", course=suited, recipe=recipe, budget=target, kept=kept,
@@ -409,7 +409,7 @@ def _searched(
     If no network reaches it, the budget is that of the most accurate one.
     """
     dense = trial.train([seed])
-    places = trial.recogniser.places([data.sequences[i] for i in judge])
+    places = trial.recognizer.places([data.sequences[i] for i in judge])
     x = torch.from_numpy(places).to(trial.device)
     y = torch.from_numpy(labels[judge]).to(trial.device)
 
@@ -440,9 +440,9 @@ def _shares_right(forward: Forward, weights: Weights, x: Tensor, y: Tensor) -> l
     return [right / len(y) for right in hits.tolist()]
 
 
-def _recogniser(
-    like: Recogniser, model: GCN, weights: Weights, masks: Mapping[str, Tensor] | None
-) -> Recogniser:
+def _recognizer(
+    like: Recognizer, model: GCN, weights: Weights, masks: Mapping[str, Tensor] | None
+) -> Recognizer:
     own = GCN(**model.sizes)
     unstack({name: weight.cpu() for name, weight in weights.items()}, [own])
     if masks is not None:

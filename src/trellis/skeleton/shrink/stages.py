@@ -21,7 +21,7 @@ from ..data.representation import reading_channels
 from ..model.fitting import feed_of
 from ..model.gcn import GCN
 from ..model.narrow import Inside, Narrow, narrowed
-from ..model.recognizer import Recogniser
+from ..model.recognizer import Recognizer
 from ..model.stack_selection import PATHS, selector
 from .course import Course
 from .mirror import Mirror, mirror_of
@@ -136,7 +136,7 @@ class Maker:
     left and right carry no meaning in the recordings (`mirror_of`).
 
     Args:
-        recogniser: The untrained recognizer whose network is copied.
+        recognizer: The untrained recognizer whose network is copied.
         x: Training recordings (recordings, joints, chunks * 3), normalized.
         y: Their labels (recordings,).
         course: The settings.
@@ -151,7 +151,7 @@ class Maker:
 
     def __init__(
         self,
-        recogniser: Recogniser,
+        recognizer: Recognizer,
         x: Tensor,
         y: Tensor,
         course: Course,
@@ -163,12 +163,12 @@ class Maker:
         watch: Watch | None = None,
         called: str = "",
     ) -> None:
-        self.recogniser, self.course = recogniser, course.suited(len(x))
+        self.recognizer, self.course = recognizer, course.suited(len(x))
         self.mirror: Mirror | None = None
         variants = course.augmentation
         if course.mirror and variants is not None and variants.mirror == 0:
             self.mirror = mirror_of(
-                x, y, recogniser.layout, recogniser.classes, variants.left_right
+                x, y, recognizer.layout, recognizer.classes, variants.left_right
             )
             self.course = self.course.mirrored(self.mirror.share)
         self.device, self.precision = torch.device(device), precision
@@ -177,23 +177,23 @@ class Maker:
         self._made: dict[tuple[int, ...], Small] = {}  # by what they keep, and their seeds
         self.took: dict[str, float] = {}  # seconds, by phase
         self.about = dict(about or {}) | {
-            "architecture": recogniser.model.described(),
-            "channels": list(recogniser.kinds),
-            "basis": recogniser.basis,
-            "normalisation": recogniser.normalisation.to_dict(),
+            "architecture": recognizer.model.described(),
+            "channels": list(recognizer.kinds),
+            "basis": recognizer.basis,
+            "normalisation": recognizer.normalization.to_dict(),  # as stored checkpoints spell it
         }
         self.connections = sum(self.select.sizes.values())
 
     @cached_property
     def select(self) -> Selector:
         """The rule that selects which connections to keep."""
-        return selector(self.recogniser.model, self.course.method)
+        return selector(self.recognizer.model, self.course.method)
 
     @cached_property
     def forward(self) -> Forward:
         """The function of a stack of networks, from normalized recordings to logits."""
-        model = self.recogniser.model.to(self.device)
-        return reading_channels(self.recogniser.channels, forward_of(model))
+        model = self.recognizer.model.to(self.device)
+        return reading_channels(self.recognizer.channels, forward_of(model))
 
     @property
     def hundredth(self) -> int:
@@ -356,12 +356,12 @@ class Maker:
 
     def _narrow(self, masks: Mapping[str, Tensor] | None) -> Narrow | None:
         """Return the parts of the networks that masks leave; None for all of them."""
-        return None if masks is None else narrowed(self.recogniser.model, masks, self.device)
+        return None if masks is None else narrowed(self.recognizer.model, masks, self.device)
 
     def _forward(self, narrow: Narrow | None) -> Forward:
         if narrow is None:
             return self.forward
-        return reading_channels(self.recogniser.channels, narrow.forward())
+        return reading_channels(self.recognizer.channels, narrow.forward())
 
     def _stage(
         self, weights: Weights, seeds: Sequence[int], targets: Sequence[int] = (),
@@ -372,7 +372,7 @@ class Maker:
 
         The targets decide about dropout; dense networks have none.
         """
-        recogniser, course = self.recogniser, self.course
+        recognizer, course = self.recognizer, self.course
         rates = [course.dropout_at(target, self.connections) for target in targets]
         units = weights[_READS_UNITS].shape[-1]
         if narrow is not None:
@@ -388,7 +388,7 @@ class Maker:
         training = Training(
             self._forward(narrow), weights, self.x, self.y, course.recipe, seeds=seeds,
             masks=masks, pruning=pruning, precision=self.precision,
-            feed=feed_of(recogniser, course.augmentation, seeds, self.device),
+            feed=feed_of(recognizer, course.augmentation, seeds, self.device),
             dropout=dropout, teachers=teachers, **options,
         )  # fmt: skip
         return Stage(training, narrow)
@@ -415,7 +415,7 @@ class Maker:
 
     def _fresh(self, seed: int) -> GCN:
         """Return the untrained network of a seed; it is the same on every device."""
-        given = self.recogniser.model
+        given = self.recognizer.model
         if given.described()["limited"] or given.described()["fixed"]:
             raise TrellisError(
                 "a GCN whose attention is limited to or fixed by an adjacency cannot be shrunk; "

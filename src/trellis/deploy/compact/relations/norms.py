@@ -1,4 +1,4 @@
-"""Normalisation: statistics need all that they are taken over."""
+"""Normalization: statistics need all that they are taken over."""
 
 from __future__ import annotations
 

@@ -28,10 +28,7 @@ from .hand import (
     key,
 )
 
-# What an action is: a name, what it does, and the poses it goes through.
-
-
-# Where a hand comes from and goes to: relaxed, and nearer to the body.
+# The first and the last pose of an action: relaxed, and nearer to the body.
 _FROM = key(RELAXED, turn=35, up=-30, forward=-40)
 _BACK = key(RELAXED, 1.5, turn=35, up=-30, forward=-40)
 
@@ -40,8 +37,8 @@ _BACK = key(RELAXED, 1.5, turn=35, up=-30, forward=-40)
 class Action:
     """A movement: reach, repeat ``cycle`` a number of ``times``, and let go.
 
-    ``does`` says in a line what one sees. All actions begin and end alike, so that only what
-    happens in between tells them apart.
+    ``does`` describes the action. All actions begin and end alike, so that only the cycle
+    distinguishes them.
     """
 
     name: str
@@ -53,7 +50,7 @@ class Action:
 
     @cached_property
     def keys(self) -> tuple[Floats, Floats]:
-        """Beats (keys,) and poses (keys, 28) of reaching, one cycle and letting go."""
+        """The beats (keys,) and poses (keys, 28) of reaching, one cycle and letting go."""
         every = (self.before, *self.cycle, self.after)
         return np.array([key.beats for key in every]), np.stack([key.pose() for key in every])
 

@@ -13,11 +13,11 @@ _QUARTERS, _HALF = np.uint64(0x0000FFFF0000FFFF), np.uint64(0xFFFFFFFF)
 
 
 class Chance:
-    """A stream of random numbers, named by whole numbers.
+    """A stream of random numbers, seeded by integers.
 
-    numpy keeps PCG64's raw words the same for ever, but not what its Generator makes of them. So
-    the words are turned into numbers here, by whole-number arithmetic and one multiplication:
-    no logarithm is taken, whose last bit is the machine's own affair.
+    numpy guarantees PCG64's raw words, but not the results of its Generator. Here, words become
+    numbers by integer arithmetic and one multiplication, which give the same bits everywhere.
+    Logarithms would not.
 
     >>> Chance(7, 1).uniform(0, 10, 3).round(3)
     array([7.701, 1.119, 1.891])
@@ -29,14 +29,14 @@ class Chance:
         self._words = np.random.PCG64(np.random.SeedSequence(name))
 
     def uniform(self, low: float, high: float, *shape: int) -> Floats:
-        """Numbers from ``low`` up to ``high``."""
+        """Return uniform numbers from ``low`` to below ``high``."""
         words = self._raw(*shape) >> np.uint64(11)
         return low + (high - low) * (words.astype(np.float64) * 2.0**-53)
 
     def normal(self, *shape: int) -> Floats:
-        """Bell-shaped numbers of mean 0 and deviation 1, none beyond 3.5.
+        """Return nearly normal numbers of mean 0 and standard deviation 1, none beyond 3.5.
 
-        A word's four 16-bit quarters, added up: all but the tails of a normal distribution.
+        Each is the sum of the four 16-bit quarters of a word.
         """
         words = self._raw(*shape)
         pairs = words & _QUARTERS  # two at a time, each with room for the sum
@@ -52,7 +52,7 @@ class Chance:
         return numbers
 
     def whole(self, low: int, high: int) -> int:
-        """A whole number from ``low`` to ``high``, both included."""
+        """Return a random integer from ``low`` to ``high``, both included."""
         return low + int(self.uniform(0, high - low + 1))
 
     def shuffled(self, count: int) -> NDArray[np.int64]:

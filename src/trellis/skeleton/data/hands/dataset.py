@@ -1,4 +1,4 @@
-"""hands45: 1,175 made-up recordings of 45 hand actions, in the shape of FPHA."""
+"""hands45: 1,175 synthetic recordings of 45 hand actions, in the format of FPHA."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHARE = np.array([0.2, 0.5, 0.8, 1.0])
 
 
 def errors(chance: Chance, frames: int) -> Floats:
-    """(frames, 21, 3), in millimetres, to be added to what is there."""
+    """Return random sensor errors (frames, 21, 3) in millimeters."""
     wrong = chance.normal(frames, 21, 3)
     wrong *= WHITE
     wrong += wandering(BIAS * chance.normal(2 + frames // 40, 63), frames).reshape(frames, 21, 3)
@@ -63,12 +63,15 @@ _ANATOMY, _PERSON, _HABITUAL, _PLAN, _POSES, _SENSOR = range(1, 7)
 def recorded(
     takes: Sequence[Take], seed: int, only: Sequence[int] | None = None, variety: float = 1.0
 ) -> tuple[Frames, ...]:
-    """Each take (frames, 21, 3) as the camera gives it: millimetres, rounded to hundredths.
-    ``only`` are those to make: all have a say in how long each of them is. ``variety`` is how much
-    people differ.
+    """Return each take (frames, 21, 3) as recorded, in millimeters rounded to hundredths.
 
-    Rounding is what makes the bytes the same everywhere: sines differ between machines in their
-    last bit, 10⁻¹³ mm.
+    Rounding makes the bytes the same on every machine: sines differ in their last bit, 10⁻¹³ mm.
+
+    Args:
+        takes: All takes; the length of each depends on the others.
+        seed: The seed of the set.
+        only: Indices of the takes to make (default: all).
+        variety: How much people differ.
     """
     clean, length = filmed(takes, seed, only, variety)
     found = []
@@ -86,7 +89,7 @@ def recorded(
 def filmed(
     takes: Sequence[Take], seed: int, only: Sequence[int] | None = None, variety: float = 1.0
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """The true places of all joints (all frames, 21, 3), and how many frames each take has."""
+    """Return the true joints (all frames, 21, 3), and the number of frames of each take."""
     moves, views, length = moved(takes, seed, only, variety)
     joints = np.empty((len(moves), 21, 3))
     subjects = np.repeat([take.subject for take in _chosen(takes, only)], length)
@@ -105,7 +108,7 @@ def filmed(
 def moved(
     takes: Sequence[Take], seed: int, only: Sequence[int] | None = None, variety: float = 1.0
 ) -> tuple[Floats, Floats, NDArray[np.int64]]:
-    """Poses (all frames, 28), the camera's angles (all frames, 3), and frames per take."""
+    """Return poses (all frames, 28), camera angles (all frames, 3), and frames per take."""
     plans = [_plan(take, seed, variety) for take in takes]
     length = lengths(np.array([each.beats for each in plans]))
     if only is not None:
@@ -119,7 +122,7 @@ def moved(
 
 
 def anatomy_of(subject: int, seed: int) -> Anatomy:
-    """The hand of one of the subjects."""
+    """Return the hand of a subject."""
     return Anatomy.of(Chance(seed, _ANATOMY, subject))
 
 
@@ -132,7 +135,7 @@ def _plan(take: Take, seed: int, variety: float) -> Plan:
 
 @functools.lru_cache(maxsize=512)
 def _habit(seed: int, subject: int, action: int, variety: float) -> Habit:
-    """What is a person's own in all they do, and in this action."""
+    """Return a person's habit in general and in this action."""
     return Habit.of(Chance(seed, _PERSON, subject), variety * PERSON) + Habit.of(
         Chance(seed, _HABITUAL, subject, action), variety * HABITUAL
     )
@@ -148,11 +151,15 @@ def _slices(length: NDArray[np.int64]) -> list[slice]:
 
 
 def hands45(seed: int = 0, variety: float = 1.0) -> Skeletons:
-    """45 actions of a procedural hand, 600 recordings to train on and 575 to test on. Synthetic.
+    """Return synthetic recordings of 45 hand actions: 600 to train on and 575 to test on.
 
-    The same seed gives the same bytes on every machine. Coordinates are millimetres before a
-    camera on the person's head (x right, y down, z forward), to the hundredth. ``variety`` makes it
-    harder, or easier: by how many times people, and repetitions, differ from one another.
+    The same seed gives the same bytes on every machine. Coordinates are in millimeters, to the
+    hundredth, relative to a camera on the person's head (x right, y down, z forward).
+
+    Args:
+        seed: The seed, from 0.
+        variety: Factor on the differences between people and repetitions, from 0 to 3; larger is
+            harder.
 
     >>> data = hands45()
     >>> len(data), len(data.classes), data.synthetic
@@ -179,8 +186,7 @@ def hands45(seed: int = 0, variety: float = 1.0) -> Skeletons:
 
 
 def some_of_hands45(which: Sequence[int], seed: int = 0) -> list[tuple[str, Frames]]:
-    """Some of the recordings to test on, counted from 0, their names and frames: those of
-    `hands45`, made without the others.
+    """Return names and frames of some test recordings of `hands45`, without making the others.
 
     >>> [(name, frames)] = some_of_hands45([7])
     >>> data = hands45()

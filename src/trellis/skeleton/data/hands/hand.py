@@ -1,4 +1,4 @@
-"""Forward kinematics: from poses and bones to the places of 21 joints."""
+"""Forward kinematics: from poses and bones to the positions of 21 joints."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LIMITS: Floats = np.array([*_THUMB, *_FINGER * 4, *_ARM], np.float64)  # (SIZE, 
 
 @dataclass(frozen=True)
 class Grip:
-    """How the fingers are held, in degrees.
+    """Finger angles in degrees.
 
     The thumb has all its four angles (flexion and abduction at the saddle, then MCP and IP). A
     finger has two, at MCP and PIP: its last joint cannot be bent alone and follows PIP, at 0.6 of
@@ -49,7 +49,7 @@ class Grip:
     spread: float = 0
 
     def angles(self) -> Floats:
-        """(20,): base flexion, abduction, middle and end, finger after finger."""
+        """Return the angles (20,): base flexion, abduction, middle and end of each finger."""
         rows: list[tuple[float, ...]] = [self.thumb]
         fingers = (self.index, self.middle, self.ring, self.little)
         for fan, (base, middle) in zip((1.0, 0.2, -0.5, -1.0), fingers, strict=True):
@@ -57,13 +57,13 @@ class Grip:
         return np.array(rows, np.float64).reshape(-1)
 
     def but(self, **fingers: object) -> Grip:
-        """The same grip with some fingers held otherwise."""
+        """Return the grip with some fingers changed."""
         return replace(self, **fingers)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class Key:
-    """A pose that a movement passes through: a grip, where wrist and arm are, and for how long.
+    """A key pose of a movement: a grip, wrist and arm, and a duration.
 
     ``beats`` is the time it takes to get here from the key before.
     """
@@ -73,18 +73,18 @@ class Key:
     arm: Mapping[str, float] = field(default_factory=dict)
 
     def pose(self) -> Floats:
-        """(28,): finger angles, then the arm."""
+        """Return finger angles and arm, (28,)."""
         return np.concatenate([self.grip.angles(), [self.arm.get(name, 0.0) for name in ARM]])
 
 
 def key(grip: Grip, beats: float = 1.0, **arm: float) -> Key:
-    """A key, written short: ``key(FIST, turn=60, up=20)``."""
+    """Return a key; short for `Key`: ``key(FIST, turn=60, up=20)``."""
     unknown = set(arm) - set(ARM)
     assert not unknown, f"an arm has no {unknown}"
     return Key(grip, beats, arm)
 
 
-# Ways of holding the fingers that actions share.
+# Grips that several actions share.
 
 
 RELAXED = Grip((5, 12, 10, 15), (20, 28), (24, 32), (28, 36), (30, 38), spread=4)
@@ -132,9 +132,9 @@ _FOREARM = 245
 class Anatomy:
     """One person's right hand.
 
-    ``knuckles`` (5, 3) are where the fingers begin, seen from the wrist; ``bones`` (5, 3) the
-    lengths of each finger's bones from knuckle to tip; ``axes`` (5, 3, 3) say for each finger
-    which way is forward, which way it is spread, and which way it curls; all in millimetres.
+    ``knuckles`` (5, 3) are the positions of the knuckles relative to the wrist, ``bones`` (5, 3)
+    the lengths of each finger's bones from knuckle to tip, both in millimeters. ``axes`` (5, 3, 3)
+    are the directions of each finger: forward, spread and curl.
     """
 
     knuckles: Floats
@@ -144,7 +144,7 @@ class Anatomy:
 
     @classmethod
     def of(cls, chance: Chance) -> Anatomy:
-        """Someone's hand: larger or smaller as a whole by 7 %, each bone a little for itself."""
+        """Return a random hand: its size varies by 7 %, each bone a little more."""
         size = 1 + 0.07 * float(chance.normal())
         far = np.array(_KNUCKLE_FAR) * size * (1 + 0.025 * chance.normal(5))
         aside = np.radians(np.array(_KNUCKLE_ASIDE) + 1.5 * chance.normal(5))
@@ -155,7 +155,7 @@ class Anatomy:
 
 
 def _axes() -> Floats:
-    """(5, 3, 3): forward, side and curl of every finger, at right angles to one another."""
+    """Return orthogonal axes (5, 3, 3): forward, side and curl of every finger."""
     aside = np.radians(np.array(_FINGER_ASIDE, np.float64))
     zero, one = np.zeros(5), np.ones(5)
     forward = np.stack([np.sin(aside), np.cos(aside), zero], -1)
@@ -172,7 +172,7 @@ def _axes() -> Floats:
 
 
 def hand(angles: Floats, anatomy: Anatomy) -> Floats:
-    """Finger angles (frames, 20) in degrees -> joints (frames, 21, 3) in the hand's own axes, mm.
+    """Return joints (frames, 21, 3) in the hand's axes, in mm, from angles (frames, 20) in degrees.
 
     A bone that is spread by a and flexed by b points to cos b (cos a forward + sin a side) +
     sin b curl. Spread is the knuckle's; flexion adds up along the finger.
@@ -195,7 +195,7 @@ def hand(angles: Floats, anatomy: Anatomy) -> Floats:
 
 
 def placed(joints: Floats, arm: Floats, forearm: float) -> Floats:
-    """Joints (frames, 21, 3) in the hand's axes -> as an arm (frames, 8) carries them, mm.
+    """Return joints (frames, 21, 3), in mm, moved from the hand's axes by an arm (frames, 8).
 
     The axes are a camera's that looks where the person looks: x right, y down, z forward. An arm
     of zeros has its elbow at the origin, points forward and keeps the thumb up.
@@ -213,7 +213,7 @@ def placed(joints: Floats, arm: Floats, forearm: float) -> Floats:
 
 
 def viewed(joints: Floats, yaw: Floats, pitch: Floats, roll: Floats) -> Floats:
-    """What a camera sees (frames, 21, 3) after it has turned; angles in degrees, (frames,)."""
+    """Return joints (frames, 21, 3) in a rotated camera; angles (frames,) in degrees."""
     right, up, around = (np.radians(angle)[:, None] for angle in (yaw, pitch, roll))
     x, y, z = joints[..., 0], joints[..., 1], joints[..., 2]
     z, x = rotated(z, x, right)
@@ -222,7 +222,7 @@ def viewed(joints: Floats, yaw: Floats, pitch: Floats, roll: Floats) -> Floats:
 
 
 def rotated(first: Floats, second: Floats, angle: Floats) -> tuple[Floats, Floats]:
-    """Turn in the plane of two axes, the first towards the second."""
+    """Rotate in the plane of two axes, the first towards the second."""
     cos, sin = np.cos(angle), np.sin(angle)
     one, other = cos * first, sin * first
     one -= sin * second
@@ -237,5 +237,5 @@ def _points(x: Floats, y: Floats, z: Floats) -> Floats:
 
 
 def _empty(frames: int, joints: int) -> Floats:
-    """(frames, joints, 3), laid out with frames side by side: most is done to all frames alike."""
+    """Return an empty array (frames, joints, 3) whose frames are contiguous in memory."""
     return np.empty((3, joints, frames)).transpose(2, 1, 0)

@@ -1,4 +1,4 @@
-"""One person doing one action once: from a programme to poses over time."""
+"""One performance of an action: from its key poses to poses over time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from .hand import ANGLES, ARM, LIMITS, SIZE
 
 
 def through(times: Floats, values: Floats, at: Floats) -> Floats:
-    """Values (keys, n) at rising ``times`` (keys,) -> (len(at), n), smooth and without overshoot.
+    """Interpolate values at increasing ``times`` smoothly and without overshoot.
 
-    A monotone cubic (Fritsch and Carlson): at a turning point the movement rests, between two keys
-    of the same value it stays, elsewhere it passes through a key without stopping. So four keys
-    around a circle give a round one.
+    This is the monotone cubic of Fritsch and Carlson: the movement rests at turning points and
+    between equal values, and passes through all other keys without stopping.
+
+    Shapes: values (keys, n), times (keys,) -> (len(at), n).
 
     >>> through(np.array([0.0, 1, 2]), np.array([[0.0], [4], [0]]), np.array([0.5, 1, 1.5]))[:, 0]
     array([2.5, 4. , 2.5])
@@ -31,8 +32,7 @@ def through(times: Floats, values: Floats, at: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Between:
-    """Which two keys each moment lies between, and how much it takes of them and of their tangents:
-    columns (moments, 1). The same for all that moves at those times."""
+    """The keys around each moment and the weights of their values and tangents, (moments, 1)."""
 
     gaps: Floats
     left: NDArray[np.int64]
@@ -53,7 +53,7 @@ class _Between:
         return cls(gaps, left, gap, rise, cube - 2 * square + t, cube - square)
 
     def __call__(self, values: Floats) -> Floats:
-        """Values at the keys, (keys, n) -> at the moments, (moments, n)."""
+        """Return the values at the moments: (keys, n) -> (moments, n)."""
         tangents = _tangents((values[1:] - values[:-1]) / self.gaps)
         left, right = self.left, self.left + 1
         bend = self.leaving * tangents[left]
@@ -78,7 +78,7 @@ def _tangents(slopes: Floats) -> Floats:
 
 
 def wandering(knots: Floats, frames: int) -> Floats:
-    """Random knots (knots, n), spread evenly over time -> a smooth path (frames, n)."""
+    """Return a smooth path (frames, n) through knots (knots, n) evenly spaced in time."""
     return _evenly(len(knots), frames)(knots)
 
 
@@ -97,7 +97,7 @@ MORE_TRAIN, MORE_TEST = 60, 35
 
 
 class Take(NamedTuple):
-    """The ``repetition``-th time that ``subject`` does ``action``; all count from 0."""
+    """One repetition of an action by a subject; all are counted from 0."""
 
     subject: int
     action: int
@@ -106,12 +106,12 @@ class Take(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As a path, in FPHA's manner: ``subject_1/open_bottle/1``."""
+        """The name as in FPHA: ``subject_1/open_bottle/1``."""
         return f"subject_{self.subject + 1}/{ACTIONS[self.action].name}/{self.repetition + 1}"
 
 
 def takes(chance: Chance) -> list[Take]:
-    """All 1,175, by subject, action and repetition."""
+    """Return all 1,175 takes, by subject, action and repetition."""
     pairs = [(subject, action) for subject in range(SUBJECTS) for action in range(len(ACTIONS))]
     more = chance.shuffled(len(pairs)).tolist()
     plan = []
@@ -138,7 +138,7 @@ _LEAST = 0.1  # times the usual: nobody moves backwards in time
 
 @dataclass(frozen=True)
 class Habit:
-    """An offset of every pose (28,), how large and how slow movements are, and the view (3,)."""
+    """Personal differences: offset of poses (28,), size and duration of movements, view (3,)."""
 
     posture: Floats
     reach: float
@@ -147,7 +147,7 @@ class Habit:
 
     @classmethod
     def of(cls, chance: Chance, strength: float) -> Habit:
-        """A habit drawn at random; ``strength`` 1 is as much as people differ from one another."""
+        """Return a random habit; ``strength`` 1 is the usual difference between people."""
         return cls(
             posture=strength * POSTURE * chance.normal(SIZE),
             reach=max(1 + 0.16 * strength * float(chance.normal()), _LEAST),
@@ -156,7 +156,7 @@ class Habit:
         )
 
     def __add__(self, other: Habit) -> Habit:
-        """Both at once: offsets add up, factors multiply."""
+        """Return both habits combined: offsets add up, factors multiply."""
         return Habit(
             self.posture + other.posture,
             self.reach * other.reach,
@@ -174,9 +174,10 @@ _FRAMES = np.array([7, 22, 30, 50, 77, 108, 144, 176, 255, 1151])
 
 
 def lengths(beats: Floats) -> NDArray[np.int64]:
-    """Frames (recordings,): the longer it takes in beats, the more, as the distribution has it.
+    """Return the number of frames of each recording, which follow the distribution of FPHA.
 
-    Interpolated in whole numbers, so that no machine can round one of them otherwise.
+    Recordings with more beats have more frames. Integer arithmetic gives the same result on every
+    machine.
 
     >>> lengths(np.array([3.0, 1.0, 2.0, 4.0, 5.0]))
     array([  77,    7,   50,  108, 1151])
@@ -199,7 +200,7 @@ TREMOR = 0.4  # degrees at a joint
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be done: poses (keys, 28) at times (keys,) in beats, by whom (habit)."""
+    """A planned movement: poses (keys, 28) at times (keys,) in beats, and the habit."""
 
     times: Floats
     poses: Floats
@@ -207,12 +208,12 @@ class Plan:
 
     @property
     def beats(self) -> float:
-        """How long it takes."""
+        """The duration in beats."""
         return float(self.times[-1] - self.times[0])
 
 
 def plan(action: Action, habit: Habit, chance: Chance) -> Plan:
-    """Choose how often the action is repeated, how long each part takes, where it hesitates."""
+    """Return a random plan: repetitions, durations and hesitations."""
     every, poses = action.keys
     last = len(every) - 1
     order = np.array([0, *[*range(1, last)] * chance.whole(*action.times), last])
@@ -225,8 +226,7 @@ def plan(action: Action, habit: Habit, chance: Chance) -> Plan:
 def poses(plan: Plan, frames: int, chance: Chance) -> Floats:
     """Return the poses of a plan, (frames, 28), within the limits of a hand.
 
-    The recording starts while the hand reaches out and ends while it goes back: how much of both
-    is seen differs.
+    A recording starts while the hand reaches out and ends while it moves back, at random moments.
     """
     reach = plan.times[1] - plan.times[0]
     leave = plan.times[-1] - plan.times[-2]
@@ -244,6 +244,6 @@ def poses(plan: Plan, frames: int, chance: Chance) -> Floats:
 
 
 def view(plan: Plan, frames: int, chance: Chance) -> Floats:
-    """Yaw, pitch and roll of the camera on the head, which is never quite still: (frames, 3)."""
+    """Return yaw, pitch and roll of the camera on the moving head, (frames, 3)."""
     sway = 0.15 * VIEW * wandering(chance.normal(2 + frames // 50, 3), frames)
     return np.clip(plan.habit.view + sway, -3 * VIEW, 3 * VIEW)

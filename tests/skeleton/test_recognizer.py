@@ -15,38 +15,38 @@ import torch
 import trellis
 from tests.skeleton.moving import ARM, CLASSES, arms
 from trellis.errors import TrellisError
-from trellis.skeleton import Layout, Normalisation, Recogniser, chunked, evaluated, fit
+from trellis.skeleton import Layout, Normalization, Recognizer, chunked, evaluated, fit
 from trellis.training import recipe_named
 
 RECIPE = recipe_named("default", epochs=60, tune_epochs=40, tune_smoothing=0.02, rate=5e-3)
 SIZES: dict[str, Any] = {"chunks": 6, "heads": 3, "filters": 8}
 
 
-def fresh(**changes: Any) -> Recogniser:
+def fresh(**changes: Any) -> Recognizer:
     data = arms()
-    return Recogniser.fresh(data, data.folds[0], **(SIZES | changes))
+    return Recognizer.fresh(data, data.folds[0], **(SIZES | changes))
 
 
 def test_inputs_are_chunks_normalised_by_the_training_recordings() -> None:
     data = arms()
     (fold,) = data.folds
-    recogniser = fresh()
-    learnt = Normalisation.fit(chunked([data.sequences[i] for i in fold.train], 6), ARM)
-    assert recogniser.normalisation == learnt
-    x = recogniser.inputs(data.sequences)
+    recognizer = fresh()
+    learnt = Normalization.fit(chunked([data.sequences[i] for i in fold.train], 6), ARM)
+    assert recognizer.normalization == learnt
+    x = recognizer.inputs(data.sequences)
     assert x.shape == (48, 4, 18) and x.dtype == np.float32
     np.testing.assert_array_equal(x, learnt(chunked(data.sequences, 6)))
-    shares = recogniser.probabilities(data.sequences)
-    logits = recogniser.model(torch.from_numpy(x))
+    shares = recognizer.probabilities(data.sequences)
+    logits = recognizer.model(torch.from_numpy(x))
     np.testing.assert_allclose(shares, logits.softmax(1).detach().numpy(), atol=1e-6)
     np.testing.assert_allclose(shares.sum(1), 1, atol=1e-6)
 
 
 def test_where_a_recording_took_place_does_not_matter() -> None:
     moved = [frames + np.array([5, -3, 2], np.float32) for frames in arms().sequences]
-    recogniser = fresh()
+    recognizer = fresh()
     np.testing.assert_allclose(
-        recogniser.probabilities(moved), recogniser.probabilities(arms().sequences), atol=1e-4
+        recognizer.probabilities(moved), recognizer.probabilities(arms().sequences), atol=1e-4
     )
 
 
@@ -55,8 +55,8 @@ def test_saved_is_loaded(tmp_path: Path) -> None:
     trained = fit(fresh(bias=True), data, data.folds[0], RECIPE, about={"protocol": "x"})
     trellis.prune(trained.model, torch.zeros(1, 4, 18), sparsity=0.5)
     trained.save(tmp_path / "m")
-    loaded = Recogniser.load(tmp_path / "m")
-    for field in ("chunks", "normalisation", "classes", "layout", "history"):
+    loaded = Recognizer.load(tmp_path / "m")
+    for field in ("chunks", "normalization", "classes", "layout", "history"):
         assert getattr(loaded, field) == getattr(trained, field)
     assert loaded.history[0]["protocol"] == "x" and loaded.history[0]["recipe"]["epochs"] == 60
     np.testing.assert_array_equal(
@@ -99,12 +99,12 @@ def test_tuned_without_what_is_empty_it_is_the_same() -> None:
     (fold,) = data.folds
     found, units = [], []
     for little in (0.9, 0.0):  # of a network: what is worth leaving out the rest for
-        recogniser = fresh()
-        trellis.prune(recogniser.model, torch.zeros(1, 4, 18), sparsity=0.95)
+        recognizer = fresh()
+        trellis.prune(recognizer.model, torch.zeros(1, 4, 18), sparsity=0.95)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("trellis.skeleton.model.narrow._LITTLE", little)
             tuned = fit(
-                recogniser, data, fold, RECIPE, tune=True,
+                recognizer, data, fold, RECIPE, tune=True,
                 watch=lambda each: units.append(each.weights["dense.weight"].shape[2]),
             )  # fmt: skip
         found.append(trellis.masks_of(tuned.model).plain_state_dict(tuned.model))
@@ -115,15 +115,15 @@ def test_tuned_without_what_is_empty_it_is_the_same() -> None:
 
 def test_a_fit_that_fails_leaves_the_masks_on() -> None:
     data = arms()
-    recogniser = fresh()
-    masks = trellis.prune(recogniser.model, torch.zeros(1, 4, 18), sparsity=0.8)
+    recognizer = fresh()
+    masks = trellis.prune(recognizer.model, torch.zeros(1, 4, 18), sparsity=0.8)
 
     def stop(_: object) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fit(recogniser, data, data.folds[0], RECIPE, watch=stop)
-    assert trellis.masks_of(recogniser.model) == masks
+        fit(recognizer, data, data.folds[0], RECIPE, watch=stop)
+    assert trellis.masks_of(recognizer.model) == masks
 
 
 def test_labels_go_by_name() -> None:
@@ -172,7 +172,7 @@ def test_parts_that_do_not_fit_together() -> None:
         ("chunks", 7, "channels=18 and there are 21 channels in 7 chunks"),
         ("classes", CLASSES[:2], "classes=3 and there are 2 classes"),
         ("layout", Layout("one", ("a",), (-1,)), "nodes=4 and there are 1 joints"),
-        ("normalisation", Normalisation((9,), 1.0), r"roots are \(9,\), of 4 joints"),
+        ("normalization", Normalization((9,), 1.0), r"roots are \(9,\), of 4 joints"),
     ]
     for field, value, message in wrong:
         with pytest.raises(TrellisError, match=message):
@@ -213,10 +213,10 @@ def test_notes_that_are_not_sound(
     change(description["notes"]["recogniser"])
     path.write_text(json.dumps(description))
     with pytest.raises(TrellisError, match=message):
-        Recogniser.load(tmp_path / "m")
+        Recognizer.load(tmp_path / "m")
 
 
 def test_a_bare_model_is_no_recogniser(tmp_path: Path) -> None:
     trellis.save(fresh().model, tmp_path / "m")
     with pytest.raises(TrellisError, match="not what it expects as input"):
-        Recogniser.load(tmp_path / "m")
+        Recognizer.load(tmp_path / "m")
