@@ -1,6 +1,6 @@
 """Draws docs/surviving-network-light.svg and -dark.svg, the picture in the README.
 
-    trellis shrink --data hands45 --sparsity 0.999 --out small      # on hands45: synthetic
+    trellis shrink hands45 --sparsity 0.999 --out small      # on hands45: synthetic
     python docs/surviving_network.py small
 
 It is the picture of the report's own page, saved by the page itself in a headless Chromium.

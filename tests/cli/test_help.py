@@ -43,8 +43,8 @@ def test_defaults_can_be_read(told: dict[str, str]) -> None:
 
 
 def test_what_commands_share_is_worded_once(told: dict[str, str]) -> None:
-    for name in ("data info", "train", "tune", "reproduce"):
-        assert "npz:FILE, csv:FOLDER: recordings of your own. hands45: built in" in told[name]
+    for name in ("data info", "train", "tune", "reproduce", "shrink"):
+        assert "npz:FILE, csv:FOLDER: your own recordings. hands45: built-in" in told[name]
     for name in ("data info", "train", "tune", "evaluate", "reproduce"):
         assert "How recordings are divided: fpha 1:1 or subjects, shrec17 14 or 28" in told[name]
         assert "Leave out recordings that cannot be read, and count them, instead" in told[name]

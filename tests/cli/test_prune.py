@@ -13,7 +13,7 @@ import safetensors.torch
 import torch
 
 import trellis
-from tests.cli.conftest import Run
+from tests.cli.conftest import Fails, Run
 from tests.cli.models import mlp
 from trellis.cli import prune as command
 from trellis.errors import TrellisError
@@ -184,3 +184,12 @@ def test_files_get_the_permissions_that_any_new_file_gets(run: Run, tmp_path: Pa
 def test_without_files_nothing_is_written(run: Run, tmp_path: Path) -> None:
     assert run(*MLP, "--sparsity", "0.9").status == 0
     assert os.listdir(tmp_path) == []
+
+
+def test_initial_weights_are_named_and_files_are_kept(run: Run, fails: Fails) -> None:
+    words = (*MLP, "--keep", "50", "--out", "pruned.safetensors")
+    ran = run(*words)
+    assert ran.status == 0
+    assert "without --weights, the weights are those that tests.cli.models:mlp sets" in ran.err
+    assert "exists: name another file, or pass --overwrite" in fails(*words)
+    assert run(*words, "--overwrite").status == 0

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.utils import prune
 
 import trellis
+from tests.cli.conftest import Run
 from tests.cli.models import Tied, mlp
 from trellis.errors import TrellisError
 from trellis.saving.weights import load_weights, read_tensors, write_weights
@@ -91,10 +92,13 @@ def test_keys_and_shapes_that_do_not_fit(
     assert all(message in error for message in messages)
 
 
-def test_pickles_are_never_loaded(fails: Callable[..., str], tmp_path: Path) -> None:
+def test_pickles_are_never_loaded(run: Run, tmp_path: Path) -> None:
     torch.save(mlp().state_dict(), tmp_path / "w.pt")
-    error = fails(*AUDIT, "w.pt")
-    assert "'w.pt' is not a safetensors file" in error and "never loaded" in error
+    ran = run(*AUDIT, "w.pt")
+    error, *code = ran.err.splitlines()
+    assert ran.status == 2 and "expected a safetensors file, got .pt" in error
+    exec("\n".join(line.strip() for line in code))  # the two lines convert the file
+    assert run(*AUDIT, "w.safetensors").status == 0
 
 
 def test_files_that_are_none(fails: Callable[..., str], tmp_path: Path) -> None:

@@ -211,7 +211,11 @@ def _status_of(called: Callable[[], int], program: str = "trellis") -> int:
         sys.stdout.flush()  # now: later, Python itself would report a closed pipe
         return status
     except TrellisError as error:
-        return _failed(str(error))
+        status = _failed(str(error))
+        if hint := getattr(error, "hint", ()):
+            with contextlib.suppress(BrokenPipeError):
+                say(*(f"    {line}" for line in hint), to=sys.stderr)
+        return status
     except _ArgumentError as error:
         return _failed(str(error), program)
     except KeyboardInterrupt:

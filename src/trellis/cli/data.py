@@ -20,7 +20,7 @@ from ..skeleton.data.pose import branches, placed, turn_of
 from ..skeleton.data.readers.reading import EXPLAINED, HALVES
 from ..skeleton.data.readers.text import shown
 from .data_arguments import Json, Protocol, SkipBad, Source
-from .output import console, print_json, say, show, table
+from .output import console, counted, print_json, say, show, table
 
 # A recording as a page that shows it moving: one HTML file, nothing fetched from anywhere.
 
@@ -35,8 +35,8 @@ def page(
     """The page for ``data.sequences[number]``."""
     turn = turn_of(data.layout, up)
     name, label = shown(data.names[number]), shown(data.classes[data.labels[number]])
-    frames = len(data.sequences[number])
-    about = f"{shown(data.source)} · {name} · {frames:,} frames"
+    frames = counted(len(data.sequences[number]), "frame")
+    about = f"{shown(data.source)} · {name} · {frames}"
     if data.synthetic:
         about += " · synthetic"
     content = {
@@ -145,7 +145,7 @@ def animate(
     with replacing(target) as [draft]:
         draft.write_text(text, encoding="utf-8")
     name, label = shown(data.names[number]), shown(data.classes[data.labels[number]])
-    say(f"wrote {target}: {name}, {label}, {len(data.sequences[number]):,} frames")
+    say(f"wrote {target}: {name}, {label}, {counted(len(data.sequences[number]), 'frame')}")
     return 0
 
 
@@ -221,12 +221,13 @@ def print_summary(data: Skeletons) -> None:
     roots = ", ".join(shown(layout.joints[root]) for root in layout.roots)
     made_up = " Synthetic: made by this program." if data.synthetic else ""
     out.print(
-        f"{shown(data.source)}: {len(data):,} recordings of {len(data.classes):,} classes, "
-        f"{data.frames:,} frames.{made_up}",
+        f"{shown(data.source)}: {counted(len(data), 'recording')} of "
+        f"{counted(len(data.classes), 'class', 'classes')}, "
+        f"{counted(data.frames, 'frame')}.{made_up}",
         f"lengths: {lengths['shortest']:,} to {lengths['longest']:,} frames, median "
         f"{lengths['median']:g}",
-        f"joints: {len(layout.joints)} ({layout.name}), {len(layout.bones)} bones, centred on "
-        f"{roots}",
+        f"joints: {len(layout.joints)} ({layout.name}), {counted(len(layout.bones), 'bone')}, "
+        f"centred on {roots}",
         "",
         sep="\n",
         soft_wrap=True,

@@ -59,16 +59,22 @@ Json = Annotated[
 
 arg = tyro.conf.arg
 
-DataSource = Annotated[
-    str,
-    arg(
-        metavar="SOURCE",
-        help="fpha:PATH, sbu:PATH, nw-ucla:PATH, shrec17:PATH, mtm1:PATH: a published set, as it "
-        "unpacks. npz:FILE, csv:FOLDER: recordings of your own. hands45: built in, synthetic. "
-        "NAME:PATH: a reader of an installed package.",
-    ),
-]
+_SOURCE = (
+    "Recordings. fpha:PATH, sbu:PATH, nw-ucla:PATH, shrec17:PATH, mtm1:PATH: a published set, as "
+    "unpacked. npz:FILE, csv:FOLDER: your own recordings. hands45: built-in synthetic data. "
+    "NAME:PATH: a reader of an installed package."
+)
+DataSource = Annotated[str, arg(metavar="SOURCE", help=_SOURCE)]
 Source = Annotated[DataSource, tyro.conf.Positional]
+OptionalSource = Annotated[
+    str | None,
+    tyro.conf.Positional,
+    arg(metavar="SOURCE", help=_SOURCE, help_behavior_hint="(required, here or as --data)"),
+]
+DataAlias = Annotated[
+    str | None,
+    arg(metavar="SOURCE", help="The same as SOURCE.", help_behavior_hint=""),
+]
 _WAYS = "How recordings are divided: fpha 1:1 or subjects, shrec17 14 or 28; others know one way."
 Protocol = Annotated[str | None, arg(metavar="NAME", help=f"{_WAYS} Without it, the first.")]
 OwnProtocol = Annotated[

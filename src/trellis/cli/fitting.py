@@ -17,7 +17,7 @@ from ..skeleton.data.readers.text import shown
 from ..training import Recipe, recipe_named, remove_checkpoint
 from ..training.provenance import in_words
 from .data_arguments import described, left_out
-from .output import console, percent, print_json, show, table
+from .output import console, counted, percent, print_json, show, table
 
 arg = tyro.conf.arg
 CHECKPOINT = ".checkpoint.safetensors"
@@ -194,9 +194,9 @@ def print_result(
     recipe = step["recipe"]
     lines = [
         "",
-        f"top-1 and mean-class on the {counts['test']:,} test recordings, training on the "
-        f"{counts['train']:,} it was trained on; one seed ({step['seed']}).",
-        f"recipe {recipe['name']}, {recipe['epochs']:,} epoch{'s' * (recipe['epochs'] != 1)}, "
+        f"top-1 and mean-class on {counted(counts['test'], 'test recording')}; training: top-1 on "
+        f"the {counts['train']:,} for training; one seed ({step['seed']}).",
+        f"recipe {recipe['name']}, {counted(recipe['epochs'], 'epoch')}, "
         f"{step['precision']}: {in_words(step['seconds'])} on {step['hardware']}",
     ]
     if len(data.folds) > 1:

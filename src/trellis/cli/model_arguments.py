@@ -237,8 +237,42 @@ def input_files(target: str, *files: Path | None) -> list[Path]:
     return [*own, *(each for each in files if each is not None)]
 
 
+_PICKLES = (".pt", ".pth", ".bin", ".ckpt")
+
+
+class PickledWeights(TrellisError):
+    """A weights file is a pickle. ``hint`` is the code that converts it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"--weights {str(path)!r}: expected a safetensors file, got {path.suffix}; pickles can "
+            "run any code, so Trellis does not load them. If you trust the file, convert it in "
+            "Python:"
+        )
+        target = str(path.with_suffix(".safetensors"))
+        self.hint = (
+            "import torch; from safetensors.torch import save_file",
+            f"save_file({{k: v.clone() for k, v in torch.load({str(path)!r}, weights_only=True)"
+            f".items()}}, {target!r})",
+        )
+
+
+def check_format(path: Path) -> None:
+    """Raise if a weights file is a pickle by its name and content."""
+    if path.suffix.lower() not in _PICKLES:
+        return
+    try:
+        with path.open("rb") as file:
+            start = file.read(9)
+    except OSError:
+        return  # reading it will say what is wrong
+    # safetensors: eight bytes of length, then JSON. A renamed safetensors file is accepted.
+    if start[8:] != b"{":
+        raise PickledWeights(path)
+
+
 def opened(target: str, inputs: Sequence[str], weights: Path | None) -> Opened:
-    """Whatever a user's model prints on the way goes to stderr."""
+    """Load a model that a command line names. What its code prints goes to stderr."""
     if not is_folder(target):
         if ":" not in target:
             load_model(target)  # raises, and says what a target looks like
@@ -246,6 +280,7 @@ def opened(target: str, inputs: Sequence[str], weights: Path | None) -> Opened:
         model = load_model(target)
         with stdout_to_stderr():
             if weights is not None:
+                check_format(weights)
                 load_weights(model, weights)
         return Opened(model, examples)
     if weights is not None:

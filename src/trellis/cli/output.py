@@ -159,6 +159,15 @@ def percent(fraction: float) -> str:
     return "< 0.1 %" if fraction > 0 and shown == "0.0 %" else shown
 
 
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "class", "classes"), counted(2, "class", "classes"), counted(1200, "frame")
+    ('1 class', '2 classes', '1,200 frames')
+    """
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
 _REDRAW = 0.1  # seconds: reading the loss waits for a GPU, so not every epoch does
 _LOG_EVERY = 30.0  # seconds between two lines of a log
 

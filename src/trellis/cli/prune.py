@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
@@ -227,6 +228,12 @@ def prune(
         found = trellis.prune(net, sparsity=sparsity, keep=keep, **shared, **own)
         after = trellis.audit(net)
     _write(given, found, out, masks, overwrite=overwrite)
+    if weights is None and given.notes is None:
+        say(
+            f"note: without --weights, the weights are those that {target} sets (initial weights, "
+            "unless it loads trained ones)",
+            to=sys.stderr,
+        )
     if as_json:
         print_json(
             {
@@ -273,6 +280,8 @@ def _check_files(
     given = [path for path in (out, masks) if path is not None]
     for path in given[folder and out is not None :]:
         check_writable(path, read)
+    if out is not None and out.is_file() and not overwrite and Path("/dev") not in out.parents:
+        raise TrellisError(f"--out {str(out)!r} exists: name another file, or pass --overwrite")
     if len({path.resolve() for path in given}) < len(given):
         raise TrellisError(f"--out and --masks are both {str(given[0])!r}: name two files")
 

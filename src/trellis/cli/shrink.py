@@ -27,9 +27,10 @@ from ..skeleton.shrink.course import LONGEST
 from ..training import remove_checkpoint
 from ..training.checkpoint import OtherSettings
 from .data_arguments import (
-    DataSource,
+    DataAlias,
     FoldName,
     Json,
+    OptionalSource,
     Protocol,
     SkipBad,
     check_apart,
@@ -39,7 +40,7 @@ from .data_arguments import (
 from .data_arguments import left_out as left_out_lines
 from .device import Device, Precision, chosen_device
 from .fitting import Overwrite, Seed, check_seed
-from .output import console, percent, phases_bar, print_json, show, table
+from .output import console, counted, percent, phases_bar, print_json, show, table
 from .report import written
 from .train import Activation, Basis, Chunks, Filters, Frame, Heads, Kinds, Size
 
@@ -240,8 +241,10 @@ Length = Annotated[
 
 
 def shrink(
+    source: OptionalSource = None,
+    /,
     *,
-    data: DataSource,
+    data: DataAlias = None,
     sparsity: Sparsity = None,
     keep: Keep = None,
     at_least: AtLeast = None,
@@ -271,12 +274,13 @@ def shrink(
     Every kept connection is on a path from an input to an output. Networks are trained on random
     variants of the recordings, represented by their discrete cosine transform.
 
-      trellis shrink --data hands45 --sparsity 0.999
-      trellis shrink --data csv:recordings --at-least 0.9 --out small
+      trellis shrink hands45 --sparsity 0.999
+      trellis shrink csv:recordings --at-least 0.9 --out small
 
     If a run is killed, the same command continues it and ends with the same model. Then run
     `trellis evaluate small/model wave.csv`, or open small/report.html.
     """
+    data = _source(source, data)
     settings = _course(course, length, mirror=not no_mirror)
     place = chosen_device(device, precision)
     asked = _asked(sparsity, keep, at_least)
@@ -309,6 +313,18 @@ def shrink(
     else:
         console().print("\n".join(page), soft_wrap=True)
     return 0
+
+
+def _source(source: str | None, data: str | None) -> str:
+    """Return the recordings, named as an argument or with --data."""
+    given = [each for each in (source, data) if each is not None]
+    if len(given) != 1:
+        got = "both" if given else "neither"
+        raise TrellisError(
+            f"expected SOURCE or --data SOURCE, got {got}; give the recordings once, such as "
+            "`trellis shrink hands45 --sparsity 0.99`"
+        )
+    return given[0]
 
 
 def shrink_in(
@@ -418,7 +434,7 @@ def _print(folder: Path, made: Outcome, data: Skeletons, fold: Fold, *, resumed:
     lines = [
         "",
         f"{described(data)}, fold {shown(fold.name)}: top-1 and mean-class on "
-        f"{len(fold.test):,} test recordings, trained on {len(fold.train):,}; one seed.",
+        f"{counted(len(fold.test), 'test recording')}, trained on {len(fold.train):,}; one seed.",
         *_fewer(made),
         *_mirrored(made),
         *left_out_lines(data),
@@ -445,8 +461,8 @@ def _fewer(made: Outcome) -> list[str]:
     if made.kept == made.budget:
         return []
     return [
-        f"the budget was {made.budget:,} connections; no more than {made.kept:,} could be kept so "
-        "that all of them are live."
+        f"{counted(made.budget, 'connection')} requested, {made.kept:,} kept: no larger set was "
+        "found in which every connection is live."
     ]
 
 
