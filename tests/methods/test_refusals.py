@@ -48,7 +48,7 @@ NONSENSE: list[tuple[dict[str, Any], str]] = [
     ({"sparsity": 0.5, "keep": 3}, "got sparsity=0.5, keep=3"),
     ({"method": "best"}, r"expected a method \(chains, magnitude, .*\), got 'best'"),
     ({"method": None}, "expected a method .*, got None"),
-    ({"method": "magnitude", "scope": "rows"}, "scope='rows' is unknown: it is one of global"),
+    ({"method": "magnitude", "scope": "rows"}, "scope='rows' is unknown: expected one of global"),
     ({"method": "magnitude", "scope": 3}, "scope=3 is unknown"),
     ({"method": "magnitude", "scope": {"1.weight": 2}}, "scope names '1.weight', .*0.weight"),
     ({"method": "magnitude", "scope": {"0.weight": 25}}, "25 of '0.weight'; it has 24"),
