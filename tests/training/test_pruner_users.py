@@ -113,7 +113,7 @@ def test_a_wrapper_that_hands_attributes_on(normed: bool) -> None:
 def test_a_parameter_before_another_of_its_name_is_refused() -> None:
     model = Forwarding("weight")
     before = states(model)
-    with pytest.raises(TrellisError, match="another 'weight' is behind this one"):
+    with pytest.raises(TrellisError, match="which also has a 'weight'"):
         gradual(model)
     assert same(before, states(model)) and list(before) == list(states(model))
     learn(model, adam(model), pruner := gradual(model, ignore="weight"))

@@ -1,7 +1,7 @@
-"""The vocabulary in which rules are written: a builder that appends steps.
+"""The builder, with which rules write operations as steps.
 
-A rule receives the builder and the operation's arguments (signals, weights, tensors, numbers)
-and returns signals. It never sees an algebra, a mask or a gradient.
+A rule gets the builder and the arguments of the operation (signals, weights, tensors, numbers) and
+returns signals. Algebras, masks and gradients do not appear in rules.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ TRUE = torch.ones((), dtype=torch.bool)
 
 
 def invert(index: Tensor, size: int) -> Tensor:
-    """Which flat places of ``index`` hold each value 0..size−1: (size, fan), padded with −1.
+    """Return the flat places of ``index`` that hold each value 0..size−1, padded with −1.
+
+    The result is (size, fan).
 
     >>> invert(torch.tensor([1, -1, 1, 0]), 2)
     tensor([[ 3, -1],
@@ -44,7 +46,7 @@ def invert(index: Tensor, size: int) -> Tensor:
 
 
 class Builder:
-    """Appends steps; each method returns the signal it made."""
+    """Append steps to a trellis; each method returns the signal that it made."""
 
     def __init__(self) -> None:
         self.steps: list[steps.Step] = []
@@ -76,23 +78,23 @@ class Builder:
         return self.add(steps.Source(self.signal(shape, example=example), True, TRUE))
 
     def constant(self, value: Tensor) -> Signal:
-        """A constant tensor as a signal that no input reaches."""
+        """Turn a constant tensor into a signal that no input reaches."""
         value = value.cpu()
         out = self.signal(value.shape, minus_infinity(value))
         varies = tuple(varying(value, value.ndim))
         return self.add(steps.Source(out, False, value != 0, varies=varies))
 
     def nothing(self, shape: Sequence[int]) -> Signal:
-        """Zero everywhere."""
+        """Make a signal that is zero everywhere."""
         return self.add(steps.Source(self.signal(shape), False, ~TRUE))
 
     def parameter(self, weight: Weight) -> Signal:
-        """A parameter that is only added or normalised: constant, not zero."""
+        """Turn a parameter that is only added or normalised into a non-zero constant."""
         varies = _wide(weight.shape)
         return self.add(steps.Source(self.signal(weight.shape), False, TRUE, varies=varies))
 
     def lift(self, weight: Weight) -> Signal:
-        """A parameter as a signal: the constant one times each entry."""
+        """Turn a parameter into a signal: the constant 1 times each entry."""
         n = math.prod(weight.shape)
         one = self.add(steps.Source(self.signal((n, 1, 1)), False, TRUE, lifts=True))
         flat = weight.moved(lambda t: t.reshape(n, 1, 1))
@@ -117,7 +119,7 @@ class Builder:
         return self.add(steps.Permute(self.signal(shape, blocked), x, dims))
 
     def expand(self, x: Signal, shape: Sequence[int]) -> Signal:
-        """Broadcast to ``shape``, new dimensions in front, as torch does."""
+        """Broadcast to ``shape``, with new dimensions in front, as torch does."""
         shape = tuple(shape)
         x = self.reshape(x, (1,) * (len(shape) - x.ndim) + x.shape)
         full = tuple(
@@ -128,7 +130,7 @@ class Builder:
         return self.add(steps.Expand(self.signal(full, x.blocked), x))
 
     def gather(self, x: Signal, dim: int, index: Tensor, window: Window | None = None) -> Signal:
-        """Along ``dim`` read the places ``index`` (1-D or 2-D, −1 for nothing)."""
+        """Read the places ``index`` along ``dim`` (1-D or 2-D; −1 reads nothing)."""
         dim %= x.ndim
         index = index.cpu().to(torch.int64)
         blocked = None
@@ -152,7 +154,7 @@ class Builder:
         return self.add(steps.Cat(self.signal(shape, blocked), tuple(xs), dim))
 
     def join(self, *xs: Signal) -> Signal:
-        """Elementwise sum with broadcasting."""
+        """Add signals elementwise, with broadcasting."""
         shape = torch.broadcast_shapes(*(x.shape for x in xs))
         parts = tuple(self.expand(x, shape) for x in xs)
         blocked = None
@@ -180,8 +182,10 @@ class Builder:
     # -- constants and products ------------------------------------------------------------
 
     def bias(self, x: Signal, nonzero: Tensor = TRUE) -> Signal:
-        """Add a constant; ``nonzero`` says where it is not zero. The constant differs along the
-        dimensions in which ``nonzero`` has more than one entry."""
+        """Add a constant that is not zero where ``nonzero`` is true.
+
+        It differs along the dimensions in which ``nonzero`` has more than one entry.
+        """
         shape = torch.broadcast_shapes(x.shape, nonzero.shape)
         x = self.expand(x, shape)
         varies = tuple(len(shape) - nonzero.ndim + d for d in _wide(nonzero.shape))
@@ -189,8 +193,10 @@ class Builder:
         return self.add(steps.Bias(self.signal(shape, x.blocked), x, nonzero, varies))
 
     def scale(self, x: Signal, shape: Sequence[int]) -> Signal:
-        """Multiply by something of ``shape`` (broadcast) that is never zero, holds no connections,
-        and differs along the dimensions in which ``shape`` is not one."""
+        """Multiply by a factor of ``shape`` (broadcast) that is never zero.
+
+        The factor holds no connections. It differs along the dimensions of ``shape`` larger than 1.
+        """
         full = torch.broadcast_shapes(x.shape, tuple(shape))
         x = self.expand(x, full)
         varies = tuple(len(full) - len(shape) + d for d in _wide(shape))
@@ -201,8 +207,10 @@ class Builder:
     # -- what normalisations remove ----------------------------------------------------------
 
     def centre(self, x: Signal, dims: Sequence[int], seen: Tensor | None = None) -> Signal:
-        """What of ``x`` differs along ``dims``: all that a softmax or a norm over them passes on.
-        ``seen`` (bool, in the shape of x): where the score is not −∞."""
+        """Return the part of ``x`` that differs along ``dims``; a softmax or norm passes only that.
+
+        ``seen`` (bool, in the shape of x) is true where the score is not −∞.
+        """
         rest = self.differences.of(x, digits_of(x.shape, [d % x.ndim for d in dims]))
         if rest is not None and seen is not None:
             several = seen
@@ -215,7 +223,7 @@ class Builder:
         return self.add(steps.Either(self.signal(x.shape, x.blocked), x, rest))
 
     def sums_to_one(self, x: Signal, dim: int, seen: Tensor | None = None) -> Signal:
-        """Remember that ``x`` is a softmax along ``dim`` over what is ``seen``."""
+        """Note that ``x`` is a softmax along ``dim`` over the entries in ``seen``."""
         nonzero = TRUE if seen is None else seen
         varies = () if seen is None else tuple(varying(seen, x.ndim))
         even = self.add(steps.Source(self.signal(x.shape), False, nonzero, varies=varies))
@@ -236,7 +244,7 @@ class Builder:
         return out
 
     def block(self, x: Signal, keep: Tensor) -> Signal:
-        """Multiply by a constant; ``keep`` says where it is not zero."""
+        """Multiply by a constant that is not zero where ``keep`` is true."""
         shape = torch.broadcast_shapes(x.shape, keep.shape)
         x = self.expand(x, shape)
         if bool(keep.all()):
@@ -249,7 +257,7 @@ class Builder:
         return self.add(steps.Gate(self.signal(shape), x, y))
 
     def contract(self, x: Signal, weight: Weight) -> Signal:
-        """x (B, M, K) by weight (B, N, K) to (B, M, N): the connections live here."""
+        """Multiply x (B, M, K) and weight (B, N, K) to (B, M, N); this holds the connections."""
         b, m, k = x.shape
         if weight.shape[0] != b or weight.shape[2] != k:
             raise ValueError(f"contract: signal {x.shape} does not fit weight {weight.shape}")
@@ -257,12 +265,12 @@ class Builder:
         return self.add(steps.Contract(out, x, weight))
 
     def fixed(self, x: Signal, matrix: Tensor) -> Signal:
-        """x (B, M, K) by a constant (B, N, K) to (B, M, N)."""
+        """Multiply x (B, M, K) and a constant (B, N, K) to (B, M, N)."""
         out = self.signal((*x.shape[:2], matrix.shape[1]))
         return self.add(steps.Fixed(out, x, matrix.detach().cpu().to(torch.float32).abs()))
 
     def product(self, x: Signal, y: Signal) -> Signal:
-        """x (B, M, K) by y (B, N, K) to (B, M, N)."""
+        """Multiply x (B, M, K) and y (B, N, K) to (B, M, N)."""
         plain = self._product(x, y)
         for weights, values, flip in ((x, y, False), (y, x, True)):
             even = self.sums.of(weights, digits_of(weights.shape, [2]))

@@ -1,4 +1,4 @@
-"""Walks an exported graph once and writes it as steps."""
+"""Interpret an exported graph: write each operation as steps of the trellis."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .steps import Signal, Weight, bent, leaves, replaced
 def on_weights(
     op: Any, name: str, args: Any, kwargs: dict[str, Any], offsets: dict[str, int]
 ) -> Any:
-    """The resulting weight (or list of them); None if positions cannot follow ``op``."""
+    """Return the resulting weight or weights; None if ``op`` does not only move positions."""
     first = args[0] if args else None
     alone = not any(isinstance(v, Weight) for v in leaves([args[1:], kwargs]))
     if isinstance(first, Weight) and alone:
@@ -45,7 +45,7 @@ def on_weights(
 
 
 def _scaled(name: str, x: Any, y: Any) -> Weight | None:
-    """A weight times a constant: no connection where the constant is zero."""
+    """Multiply a weight by a constant; where that is zero, the connection disappears."""
     weight, other = (x, y) if isinstance(x, Weight) else (y, x)
     if isinstance(other, Weight) or (name == "aten::div" and weight is y):
         return None
@@ -75,7 +75,7 @@ SILENT = {
     "aten::sym_constrain_range_for_size",
     "aten::sym_constrain_range",
 }
-# Of their first argument these read the shape and type alone.
+# These operations read only the shape and type of their first argument.
 BLANK = {
     "aten::zeros_like",
     "aten::ones_like",
@@ -94,11 +94,11 @@ INDEXING = set(
 
 
 class UnknownOperation(TrellisError):
-    """An operation without a rule, met on a signal."""
+    """Report an operation without a rule that reads a signal."""
 
 
 def where(node: fx.Node) -> str:
-    """Operation, module and source line, for messages."""
+    """Return the operation, its module and its source line, for messages."""
     stack = node.meta.get("nn_module_stack") or {}
     module = ""
     for path, kind in stack.values():
@@ -114,7 +114,7 @@ def where(node: fx.Node) -> str:
 
 
 class Interpreter:
-    """Turns nodes into steps. ``canonical`` maps every name of a parameter to its first."""
+    """Turn nodes into steps. ``canonical`` maps every name of a parameter to its first name."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class Interpreter:
         return self.program.constants[spec.target].detach().cpu()
 
     def parameter(self, name: str) -> Weight:
-        """A weight; tied parameters are one, under their first name."""
+        """Return the weight of a parameter; tied parameters are one, under their first name."""
         shape = self.program.state_dict[name].shape
         name = self.canonical.get(name, name)
         if name not in self.shapes:
@@ -187,7 +187,7 @@ class Interpreter:
         if node.target is operator.getitem:
             if not isinstance(args[0], list | tuple):
                 raise TrellisError(
-                    f"{where(node)}: the rule before returned one signal where several are taken"
+                    f"{where(node)}: expected several signals from the rule before, got one"
                 )
             return args[0][args[1]]
         name = key(node.target)
@@ -225,8 +225,11 @@ class Interpreter:
             return node.target(*args, **kwargs)  # type: ignore[operator]
 
     def structure(self, node: fx.Node, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Integer and boolean inputs as structure: what is computed from them alone stays
-        concrete, until it is turned into floats. None in an embedding, where they are data."""
+        """Compute with integer and boolean inputs as structure.
+
+        Results of such inputs alone stay concrete until they are converted to floats. None for an
+        embedding, where the inputs are data.
+        """
         if name == "aten::embedding":
             return None
         plain = replaced([args, kwargs], _index)
@@ -250,7 +253,7 @@ class Interpreter:
         return Signal(out.id, out.shape, out.blocked, result)
 
     def looked_up(self, node: fx.Node, name: str, args: Any, plain: Any) -> Any:
-        """Rows of a parameter chosen by an integer input: an embedding by another name."""
+        """Treat rows of a parameter that an integer input selects as an embedding."""
         table, signals = args[0], [v for v in leaves(args) if isinstance(v, Signal)]
         rows = isinstance(table, Weight) and len(table.shape) == 2 and len(signals) == 1
         by_row = name == "aten::index" and len(args[1]) == 1
@@ -261,7 +264,7 @@ class Interpreter:
         return None
 
     def opaque(self, signals: list[Signal], shape: tuple[int, ...]) -> Signal:
-        """An integer computation without a rule: all of the result depends on all it reads."""
+        """Treat an integer operation without a rule: its result depends on all that it reads."""
         parts = [self.build.reduce(x, range(x.ndim)) for x in signals]
         return self.build.expand(self.build.join(*parts), shape)
 
@@ -274,7 +277,7 @@ class Interpreter:
                 return kept
         found = [v for v in leaves([args, kwargs]) if isinstance(v, Signal)]
         if not any(x.id in self.build.driven for x in found):
-            # Weights among themselves: signals too, until one that an input drives comes by.
+            # Operations on weights alone: treat the weights as signals.
             args, kwargs = replaced(args, self.lifted), replaced(kwargs, self.lifted)
         function = RULES.get(name)
         if function is None:
@@ -291,8 +294,10 @@ class Interpreter:
         return found if name in STRAIGHT else replaced(found, bent)
 
     def lifted(self, value: Any) -> Any:
-        """A weight as a signal; one that varies along one dimension at most is a scale or a
-        bias, and stays a constant."""
+        """Turn a weight into a signal.
+
+        A weight with at most one dimension larger than 1 is a scale or a bias, and stays constant.
+        """
         if not isinstance(value, Weight):
             return value
         if sum(n > 1 for n in value.shape) < 2:
@@ -305,7 +310,7 @@ class Interpreter:
             if spec.kind != OutputKind.USER_OUTPUT or not isinstance(value, fx.Node):
                 continue
             result = self.values[value]
-            if isinstance(result, Weight):  # returned as it is: it multiplies nothing, a bias
+            if isinstance(result, Weight):  # returned unchanged: it multiplies nothing, as a bias
                 result = self.build.parameter(result)
             if isinstance(result, Signal):
                 self.outputs.append(result)

@@ -28,10 +28,10 @@ Message = Tensor | None
 
 
 class Propagation:
-    """Forward and backward messages of one trellis in one algebra.
+    """Compute forward and backward messages of one trellis in one algebra.
 
     After `forward`, ``depends`` and ``nonzero`` hold a message per signal id; after
-    `backward`, ``changes`` and ``enables``. Messages that are nothing everywhere are absent.
+    `backward`, ``changes`` and ``enables``. Messages that are zero everywhere are absent.
     ``coarse`` lets zero padding keep positions uniform, which is an upper bound.
     """
 
@@ -55,7 +55,7 @@ class Propagation:
         self.nonzero: dict[int, Tensor] = {}
         self.changes: dict[int, Tensor] = {}
         self.enables: dict[int, Tensor] = {}
-        self.finite = True  # whether all that came out of contractions was, on the way forward
+        self.finite = True  # whether all forward messages of contractions are finite
         self.exponents: dict[int, int] = {}
         self.back_exponents: dict[int, int] = {}
 
@@ -107,7 +107,7 @@ class Propagation:
         return self.algebra.join(a, b)
 
     def push(self, step: steps.Step, messages: dict[int, Tensor]) -> Message:
-        """The linear steps: from messages of the inputs to a message of the output."""
+        """Compute the message of the output of a linear step from messages of its inputs."""
         algebra = self.algebra
         if isinstance(step, steps.Join):
             found = self.aligned(step, [messages.get(x.id) for x in step.xs])
@@ -170,7 +170,7 @@ class Propagation:
         return torch.cat(pieces, step.dim)
 
     def read(self, step: steps.Gather, x: Tensor) -> Tensor:
-        """A gather: nothing where the index is −1."""
+        """Gather; the result is zero where the index is −1."""
         dim, index = step.dim, step.index
         tail = (1,) * (x.ndim - dim - 1)
         if x.shape[dim] == 1 and step.x.shape[dim] > 1:
@@ -190,7 +190,7 @@ class Propagation:
         return self.algebra.times(out, valid.reshape(tuple(valid.shape) + tail))
 
     def valid(self, step: steps.Gather, inverse: bool = False) -> Tensor | None:
-        """Where an index is not −1, as a message; None where it never is."""
+        """Return where an index is not −1, as a message; None if it is never −1."""
         key = ("valid", id(step), inverse, self.algebra.dtype, self.device)
         if key not in self.net.cache:
             mask = step.inverse >= 0 if inverse else step.inside
@@ -200,14 +200,14 @@ class Propagation:
         return found
 
     def taps(self, step: steps.Gather) -> Tensor | None:
-        """(1, taps), or (1,): where an index is not −1 in some place; None where it never is."""
+        """Return where some place has an index, (1, taps) or (1,); None if it is never −1."""
         reached = step.reached
         if reached is None:
             return None
         return self.net.on(reached, self.device).to(self.algebra.dtype)
 
     def mixed(self, step: steps.Mix, x: Tensor) -> Tensor:
-        """Every unit leads to itself, and with a share to all it is mixed with."""
+        """Let every unit lead to itself and, with a share, to all units that it is mixed with."""
         total = self.algebra.reduce(x, step.dims, step.x.shape)
         if self.algebra.dtype == torch.bool:
             return total
@@ -221,9 +221,9 @@ class Propagation:
         return self.bilinear(x, y)
 
     def bilinear(self, x: Tensor, y: Tensor) -> Tensor:
-        """x (b, m, k), y (b, n, k) to (b, m, n), joined over k; all possibly uniform.
+        """Multiply x (b, m, k) and y (b, n, k) to (b, m, n), joined over k; all may be uniform.
 
-        For idempotent algebras: only they run with two messages per unit.
+        Only idempotent algebras use this: they have two messages per unit.
         """
         algebra = self.algebra
         b = max(x.shape[0], y.shape[0])
@@ -240,7 +240,7 @@ class Propagation:
     # -- scaling (exact: by powers of two) ----------------------------------------------------
 
     def scaled(self, out: int, message: Tensor) -> Tensor:
-        """Keep products within range; what was taken out is remembered as an exponent."""
+        """Scale a message into range, and store the exponent that was removed."""
         if self.paired or self.algebra.dtype in (torch.bool, torch.float64):
             return message
         top = float(message.amax()) if message.numel() else 0.0
@@ -252,7 +252,7 @@ class Propagation:
         return torch.ldexp(message, torch.tensor(-shift, device=message.device))
 
     def aligned(self, step: steps.Step, parts: list[Message]) -> list[Message]:
-        """Bring messages to one exponent, the largest."""
+        """Scale messages to one exponent, the largest."""
         ids = [x.id for x in getattr(step, "xs", ())] or [step.x.id, step.y.id]  # type: ignore[attr-defined]
         have = [self.exponents.get(i, 0) for i in ids]
         live = [e for e, p in zip(have, parts, strict=True) if p is not None]
@@ -276,9 +276,11 @@ Pulled = list[tuple[Signal, Message, Message]]  # signal, changes, enables
 
 
 def backward(run: Propagation, seeds: dict[int, Tensor] | None = None) -> Propagation:
-    """Fill ``run.changes`` and ``run.enables`` from the outputs, or from ``seeds`` (a message
-    per signal id), towards the inputs, as far as is `useful`. ``run.forward()`` comes first where
-    signals are multiplied."""
+    """Fill ``run.changes`` and ``run.enables`` backward from the outputs.
+
+    With ``seeds`` (a message per signal id) it starts from these. Only signals that are `useful`
+    get messages. If the model multiplies signals, call ``run.forward()`` first.
+    """
     g, e, useful = run.changes, run.enables, run.net.useful
     exponents: dict[int, int] = {}
     if seeds is None:
@@ -325,7 +327,7 @@ def add(
     message: Tensor,
     exponent: int,
 ) -> None:
-    """Join a message into what other consumers of the signal have sent, at one exponent."""
+    """Join a message with those of other readers of the signal, at one exponent."""
     if key not in into:
         into[key] = message
         exponents[key] = exponent
@@ -341,7 +343,7 @@ def add(
 
 
 def pull(run: Propagation, step: steps.Step, g: Message, e: Message) -> Pulled:
-    """From messages of the output to messages of the inputs."""
+    """Compute messages of the inputs of a step from messages of its output."""
     if isinstance(step, steps.Source):
         return []
     if isinstance(step, steps.Gate | steps.Product):
@@ -357,7 +359,7 @@ def pull(run: Propagation, step: steps.Step, g: Message, e: Message) -> Pulled:
 
 
 def linear(run: Propagation, step: steps.Step, g: Tensor) -> Message:
-    """The transposes of the linear steps."""
+    """Apply the transpose of a linear step."""
     algebra = run.algebra
     if isinstance(step, steps.Reshape):
         return regroup(g, step.out.shape, step.x.shape)
@@ -398,7 +400,7 @@ def cut(step: steps.Cat, g: Message) -> list[Message]:
 
 
 def returned(run: Propagation, step: steps.Gather, g: Tensor) -> Tensor:
-    """The transpose of a gather: each entry receives from every place that read it."""
+    """Apply the transpose of a gather: each entry receives from every place that read it."""
     dim, ndim = step.dim, step.index.ndim
     lead, tail = g.shape[:dim], g.shape[dim + ndim :]
     algebra = run.algebra
@@ -431,8 +433,10 @@ def returned(run: Propagation, step: steps.Gather, g: Tensor) -> Tensor:
 def through_product(
     run: Propagation, step: steps.Gate | steps.Product, g: Message, e: Message
 ) -> Pulled:
-    """x·y: a change of x passes where y is not zero; being non-zero, x enables what passes
-    through y."""
+    """Propagate backward through x·y.
+
+    A change of x passes where y is not zero. Where x is not zero, it enables what passes through y.
+    """
     if not run.paired:
         if isinstance(step, steps.Gate) or g is None:
             return [(step.x, g, None), (step.y, g, None)]
@@ -451,7 +455,7 @@ def through_product(
 def back(
     run: Propagation, step: steps.Gate | steps.Product, g: Message, other: Message, flip: bool
 ) -> Message:
-    """Message of one factor: g times the other factor, over what the product summed."""
+    """Compute the message of one factor: g times the other factor, joined over the sum."""
     if g is None or other is None:
         return None
     if isinstance(step, steps.Gate):

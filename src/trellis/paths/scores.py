@@ -1,4 +1,4 @@
-"""Scores: how much weight runs through each connection."""
+"""Scores: the best or the summed path product through each connection."""
 
 from __future__ import annotations
 
@@ -26,9 +26,12 @@ TINY = 2.0**-80  # and where floats are so small that they lose digits
 
 @dataclass(frozen=True, eq=False)
 class Use:
-    """A contraction that uses a parameter: its weight ``w`` (B, N, K), what comes to its tails
-    and what leads on from its heads: ``x`` (B, R, K) and ``g`` (B, R, N). ``bound`` (B, N): no
-    connection to that head scores more, rounding aside."""
+    """Describe a contraction that uses a parameter.
+
+    ``w`` (B, N, K) is its weight, ``x`` (B, R, K) the message to its tails and ``g`` (B, R, N) the
+    message from its heads. No connection to a head scores more than ``bound`` (B, N), except for
+    rounding.
+    """
 
     weight: Weight
     w: Tensor
@@ -37,17 +40,21 @@ class Use:
     bound: Tensor
 
     def in_memory(self, how: Layout) -> tuple[Tensor, Tensor, Tensor]:
-        """The weight (B, rows, columns) as its parameter has it, and the factors of its columns
-        and of its rows, (B, R, ...)."""
+        """Return the weight in its parameter's layout (B, rows, columns), with its factors.
+
+        These are the factors of its columns and of its rows, (B, R, ...).
+        """
         b, n, k = self.w.shape
         x, g = self.x.expand(b, -1, k), self.g.expand(b, -1, n)
         return (self.w.mT, g, x) if how.transposed else (self.w, x, g)
 
 
 class BestPaths(Mapping[str, Tensor]):
-    """``{parameter name: scores}``, each made when asked for: of a large model only the best
-    few matter, and memory for all scores would cost more than the arithmetic. ``finite``: whether
-    the weights of all paths are."""
+    """Scores ``{parameter name: tensor}``, each computed on access.
+
+    In a large model only the best few scores matter, and memory for all of them would cost more
+    than the arithmetic. ``finite`` says whether the weights of all paths are finite.
+    """
 
     def __init__(
         self, net: Trellis, uses: list[Use], device: torch.device, *, finite: bool = True
@@ -76,8 +83,10 @@ class BestPaths(Mapping[str, Tensor]):
 
     @property
     def unread(self) -> list[str]:
-        """Parameters of which no contraction that an input reaches uses all: parts of them may
-        not have been looked at."""
+        """List the parameters that no contraction reached by an input uses whole.
+
+        Parts of them may have no scores.
+        """
         net = self.net
         return [
             name
@@ -87,19 +96,22 @@ class BestPaths(Mapping[str, Tensor]):
 
     @cached_property
     def tops(self) -> dict[str, float]:
-        """For each parameter, what none of its scores exceeds, rounding included."""
+        """Return an upper bound of the scores of each parameter, rounding included."""
         uses = [use for mine in self.uses.values() for use in mine]
         if not uses:
             return dict.fromkeys(self.uses, 0.0)
-        bounds = iter(torch.stack([use.bound.amax() for use in uses]).tolist())  # one question
+        # Stacked, so that there is one transfer from the GPU.
+        bounds = iter(torch.stack([use.bound.amax() for use in uses]).tolist())
         return {
             name: max((next(bounds) for _ in mine), default=0.0) * (1 + SLACK) + TINY
             for name, mine in self.uses.items()
         }
 
     def samples(self, stride: int, many: int) -> list[Tensor]:
-        """Every ``stride``-th score, parameter by parameter, up to rounding: the ``many`` best of
-        them at least. On a CPU, parameters that have none of those are left out."""
+        """Return every ``stride``-th score, up to rounding, including the ``many`` best of them.
+
+        On a CPU, parameters without any of these are left out.
+        """
         tops = self.tops
         names = sorted(tops, key=lambda name: -tops[name])
         found: list[Tensor] = []
@@ -110,7 +122,7 @@ class BestPaths(Mapping[str, Tensor]):
         return found
 
     def sample(self, name: str, stride: int) -> Tensor:
-        """Every ``stride``-th score, up to rounding."""
+        """Return every ``stride``-th score, up to rounding."""
         ways = self._ways(name)
         if ways is None:
             return self[name].reshape(-1)[::stride]
@@ -124,7 +136,7 @@ class BestPaths(Mapping[str, Tensor]):
         return best
 
     def _sampled(self, how: Layout, stride: int) -> tuple[Tensor, Tensor]:
-        """Rows and columns, of all matrices one after another, of every ``stride``-th entry."""
+        """Return the rows and columns of every ``stride``-th entry of consecutive matrices."""
         key = "sampled", how.batch, how.rows, how.columns, stride, self.device
         if key not in self.net.cache:
             size = how.batch * how.rows * how.columns
@@ -136,7 +148,7 @@ class BestPaths(Mapping[str, Tensor]):
         return found
 
     def at_least(self, name: str, floor: float) -> tuple[Tensor, Tensor]:
-        """Flat places, ascending, and values of the scores of ``floor`` or more."""
+        """Return the flat places, ascending, and the values of scores of at least ``floor``."""
         none = torch.zeros(0, device=self.device)
         if self.tops[name] < floor:
             return none.long(), none
@@ -165,8 +177,10 @@ class BestPaths(Mapping[str, Tensor]):
         return torch.cat([p for p, _ in found]), torch.cat([v for _, v in found])
 
     def _ways(self, name: str) -> list[tuple[Use, Layout]] | None:
-        """All uses, if each sees the same matrices in memory; None if that is not so, or if
-        the scores are there already."""
+        """Return all uses with their layouts, if these are equal.
+
+        None if they differ, or if the scores are already computed.
+        """
         found: list[tuple[Use, Layout]] = []
         for use in self.uses[name]:
             how = layout(self.net, use.weight)
@@ -182,12 +196,12 @@ COARSE = 32
 
 
 def best_path(net: Trellis, saliency: Mapping[str, Tensor], *, exact: bool = False) -> BestPaths:
-    """For each connection, the largest product of ``saliency`` along a path through it.
+    """Compute, for each connection, the largest product of ``saliency`` along a path through it.
 
-    ``saliency`` is float32 in the parameters' shapes; its absolute value counts. Scores are
-    scaled by one power of two for the whole network. In networks whose weights
-    are used in very many places (images of full size) borders are treated like the interior
-    unless ``exact``: then scores are upper bounds.
+    ``saliency`` is float32 in the parameters' shapes; its absolute value counts. Scores are scaled
+    by one power of two for the whole network. If weights are used in very many places (images of
+    full size), borders are treated like the interior, and scores are upper bounds. ``exact``
+    switches that off.
     """
     net = net.wired
     device = next(iter(saliency.values())).device
@@ -217,8 +231,10 @@ def best_path(net: Trellis, saliency: Mapping[str, Tensor], *, exact: bool = Fal
 
 
 def bound(run: Propagation, step: Contract, top: int, merged: bool) -> Tensor:
-    """The best path product through each head of a contraction, (B, N), in units of 2 to the
-    ``top``. ``merged``: tails and heads were each taken at their best position."""
+    """Return the best path product through each head of a contraction, (B, N), divided by 2^top.
+
+    With ``merged``, tails and heads are each taken at their best position.
+    """
     d, g = run.depends[step.out.id], run.changes[step.out.id]
     power = run.exponents.get(step.out.id, 0) + run.back_exponents.get(step.out.id, 0) - top
     best = d.amax(1) * g.amax(1) if merged else (d * g).amax(1)
@@ -228,10 +244,11 @@ def bound(run: Propagation, step: Contract, top: int, merged: bool) -> Tensor:
 def path_sum(
     net: Trellis, saliency: Mapping[str, Tensor], device: torch.device = CPU
 ) -> dict[str, Tensor]:
-    """For each connection, the summed product of ``saliency`` over all paths through it.
+    """Compute, for each connection, the summed product of ``saliency`` over all paths through it.
 
-    SynFlow's score, in float64, rounded to float32 so that the order in which sums are taken
-    leaves no trace. On another ``device`` than the CPU a few in a billion round differently.
+    This is SynFlow's score. It is computed in float64 and rounded to float32, so that the order of
+    summation has no effect. On a ``device`` other than the CPU, a few in a billion are rounded
+    differently.
     """
     net = net.wired
     double = {name: s.detach().to(device, torch.float64) for name, s in saliency.items()}

@@ -109,7 +109,7 @@ class Edges:
         return out.reshape(b, n, 1)
 
     def between(self, x: Tensor, g: Tensor) -> Tensor:
-        """Return the edges from a tail in x (B, R, K) to a head in g (B, R, N), for some r."""
+        """Mark the edges from a tail in x (B, R, K) to a head in g (B, R, N), for some r."""
         b, n, k = self.shape
         x, g = x.expand(b, -1, k), g.expand(b, -1, n)
         reached, leading = (t.permute(1, 0, 2).reshape(t.shape[1], -1).numpy() for t in (x, g))
