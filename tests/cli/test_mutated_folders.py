@@ -71,7 +71,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
         words = ["--heads", "2", "--filters", "3", "--chunks", "4", "--epochs", "2"]
         assert main(["train", data, "--out", str(path / "trained"), *words]) == 0
         with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(running, "_recogniser", _killed)
+            patch.setattr(running, "_recognizer", _killed)
             shrink(data=data, keep=60, out=path / "killed", **COURSE)
     model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2))
     trellis.prune(model, torch.zeros(1, 4), sparsity=0.5)

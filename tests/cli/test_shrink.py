@@ -211,10 +211,10 @@ def test_killed_while_tuning_it_goes_on(run: Run, monkeypatch: pytest.MonkeyPatc
     def killed(*_: object) -> Outcome:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running, "_recogniser", killed)
+    monkeypatch.setattr(running, "_recognizer", killed)
     assert run(*SHRINK, "--keep", "60", "--out", "b", "--json").status == 130
     assert not Path("b/model").exists() and list(Path("b").glob(".*.safetensors"))
-    monkeypatch.setattr(running, "_recogniser", original)
+    monkeypatch.setattr(running, "_recognizer", original)
     Path("b/model").mkdir()
     Path("b/model/.model.safetensors.0badcafe").touch()  # as if killed while writing that
     resumed = run(*SHRINK, "--keep", "60", "--out", "b", "--json")
@@ -233,7 +233,7 @@ def test_killed_while_tuning_it_goes_on(run: Run, monkeypatch: pytest.MonkeyPatc
         (("--keep", "3"), "keep 9 or more"),
         (("--keep", "60", "--length", "-1"), "--length -1.0: give a number above 0"),
         (("--keep", "60", "--length", "1e308"), "--length 1e+308: give a number above 0"),
-        (("--keep", "9" * 400), "--keep 99999999999999999999…: no network has so many"),
+        (("--keep", "9" * 400), "--keep 99999999999999999999… is too large"),
         (("--keep", "60", "--out", "n" * 300), "nnn': File name too long; name another"),
         (("--keep", "60", "--out", "n/" * 3000), "n': File name too long; name another"),
         (("--keep", "60", SOURCE), "expected SOURCE or --data SOURCE, got both"),

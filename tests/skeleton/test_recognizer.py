@@ -50,6 +50,13 @@ def test_where_a_recording_took_place_does_not_matter() -> None:
     )
 
 
+def test_a_history_with_removed_settings_is_loaded(tmp_path: Path) -> None:
+    course = {"teachers": 4, "agreement": 1.0, "weight": 0.8, "temperature": 2.0, "drop": 0.3}
+    old = fresh().after(step="shrink", course=course, teachers=4, agreement=1.0)
+    old.save(tmp_path / "m")
+    assert Recognizer.load(tmp_path / "m").history == old.history
+
+
 def test_saved_is_loaded(tmp_path: Path) -> None:
     data = arms()
     trained = fit(fresh(bias=True), data, data.folds[0], RECIPE, about={"protocol": "x"})

@@ -72,7 +72,7 @@ def test_a_quarter_of_each_class_is_held_out(labels: list[int], seed: int) -> No
     chosen = np.arange(len(classes))
     counts = np.bincount(classes)
     if counts.max() < 2:
-        with pytest.raises(TrellisError, match="--sparsity instead of --at-least"):
+        with pytest.raises(TrellisError, match="give sparsity or keep instead"):
             held_out(classes, chosen, seed)
         return
     learn, judge = held_out(classes, chosen, seed)

@@ -140,6 +140,22 @@ def test_masks_of_other_shapes_or_types_are_told() -> None:
         small.load_state_dict(small.state_dict() | {"inside": {}})
 
 
+def test_a_state_with_the_former_name_of_initial_sparsity_is_loaded() -> None:
+    pruner = gradual(network())
+    pruner.step()
+    state = pruner.state_dict()
+    schedule = dict(state["plan"]["schedule"])
+    schedule["start"] = schedule.pop("initial_sparsity")
+    plan = state["plan"] | {"schedule": schedule}
+    older = {name: value for name, value in state.items() if name != "digest"} | {"plan": plan}
+    other = gradual(network())
+    other.load_state_dict(older)
+    assert other.steps == 1
+    schedule["start"] = 0.5
+    with pytest.raises(TrellisError, match=r"initial_sparsity was 0\.5 and is 0\.0"):
+        other.load_state_dict(older)
+
+
 def test_one_shot_resumes_without_pruning_again() -> None:
     """Made anew, it prunes the fresh weights at once; the state then says what was kept."""
     schedule = Schedule("one-shot")
