@@ -233,7 +233,7 @@ def test_killed_while_tuning_it_goes_on(run: Run, monkeypatch: pytest.MonkeyPatc
         (("--keep", "3"), "keep 9 or more"),
         (("--keep", "60", "--length", "-1"), "--length -1.0: give a number above 0"),
         (("--keep", "60", "--length", "1e308"), "--length 1e+308: give a number above 0"),
-        (("--keep", "9" * 400), "--keep 99999999999999999999…: no network has so many"),
+        (("--keep", "9" * 400), "--keep 99999999999999999999…: expected a number of connections"),
         (("--keep", "60", "--out", "n" * 300), "nnn': File name too long; name another"),
         (("--keep", "60", "--out", "n/" * 3000), "n': File name too long; name another"),
         (("--keep", "60", SOURCE), "expected SOURCE or --data SOURCE, got both"),

@@ -67,7 +67,7 @@ def test_killed_at_its_end_it_is_finished_by_the_same_command(
     assert any(name.startswith(".") for name in os.listdir("b"))
     again = run(*words, "b")
     assert again.status == 0, again.err
-    assert "went on from where it had been stopped" in again.out
+    assert "continued a stopped run" in again.out
     assert sorted(os.listdir("b")) == FILES and tensors("b") == tensors("a")
     stopped(at, *words, "b", "--overwrite")
     Path("b", ".lock").touch()  # as a process that is killed leaves it
@@ -95,7 +95,7 @@ def test_killed_while_it_replaces_a_finished_run_it_goes_on(
     assert refused.status == 2 and "'s' holds a finished run" in refused.err
     again = run(*words, "s", *other, "--overwrite")
     assert again.status == 0, again.err
-    assert "went on from where it had been stopped" in again.out
+    assert "continued a stopped run" in again.out
     assert sorted(os.listdir("s")) == FILES and tensors("s") == tensors("a")
     stopped("trellis.skeleton.shrink.run.losses", *words, "s", "--overwrite")
     anew = run(*words, "s", *other, "--overwrite")  # what is under way is another's

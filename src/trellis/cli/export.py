@@ -333,7 +333,7 @@ def onnx(
 
 
 def input_in_words(recogniser: Recogniser, folder: str) -> str:
-    """Describe the network's input to a reader who does not use our C."""
+    """Describe the network's input, for use without our C."""
     joints, chunks = recogniser.layout.joints, recogniser.chunks
     names = ", ".join(joints[root] for root in recogniser.normalisation.roots)
     each = "x y z of each chunk"

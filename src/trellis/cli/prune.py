@@ -1,4 +1,4 @@
-"""``trellis prune``: keep the best connections of a model, and write what is left."""
+"""``trellis prune``: prune a model, and write its weights and masks."""
 
 from __future__ import annotations
 
@@ -24,21 +24,20 @@ from .output import print_change, print_json, say, stdout_to_stderr
 
 arg = tyro.conf.arg
 Sparsity = Annotated[
-    float | None, arg(metavar="FRACTION", help="The fraction to remove, such as 0.99.")
+    float | None, arg(metavar="FRACTION", help="Fraction of connections to remove, such as 0.99.")
 ]
 Keep = Annotated[
-    int | None, arg(metavar="N", help="How many connections to keep, instead of --sparsity.")
+    int | None, arg(metavar="N", help="Number of connections to keep, instead of --sparsity.")
 ]
 Out = Annotated[
     Path | None,
     arg(
         metavar="FILE|FOLDER",
-        help="Where to write the pruned weights: a plain state dict in safetensors, zero where "
-        "nothing is kept. Tied parameters are stored once. A model that comes from a folder is "
-        "written to a folder, masks and all.",
+        help="Output for the pruned weights: a state dict in safetensors, zero where pruned, tied "
+        "parameters stored once. For a model from a folder: a folder, with masks.",
     ),
 ]
-MasksOut = Annotated[Path | None, arg(metavar="FILE", help="Where to write the masks file.")]
+MasksOut = Annotated[Path | None, arg(metavar="FILE", help="Output file for the masks.")]
 Method = Annotated[
     Literal["viterbi", "magnitude", "chains", "synflow", "phew", "random"],
     arg(
@@ -51,8 +50,8 @@ Saliency = Annotated[
     str,
     arg(
         metavar="magnitude|FILE",
-        help="What a connection is worth: magnitude, or a safetensors file with a tensor of the "
-        "same shape for each parameter.",
+        help="Saliency of connections: magnitude, or a safetensors file with a tensor of the same "
+        "shape for each parameter.",
     ),
 ]
 Scope = Annotated[
@@ -78,8 +77,8 @@ InverseAlpha = Annotated[
     arg(help="chains with --surrogate global: 1/alpha from 1 (all paths) to inf (the best one)."),
 ]
 RowNormalize = Annotated[bool, arg(help="chains: make each |W| row-stochastic first.")]
-Stochastic = Annotated[bool, arg(help="Sample in proportion to saliency, without replacement.")]
-Seed = Annotated[int, arg(help="The same seed gives the same masks on every machine.")]
+Stochastic = Annotated[bool, arg(help="Sampling in proportion to saliency, without replacement.")]
+Seed = Annotated[int, arg(help="Random seed. The same seed gives the same masks on every machine.")]
 CoverOutputs = Annotated[
     bool,
     arg(
@@ -92,7 +91,8 @@ Ignore = Annotated[
     tyro.conf.UseAppendAction,
     arg(
         metavar="PATTERN",
-        help="Parameters that are neither pruned nor counted, by name: 'head.*'. Repeat for more.",
+        help="Pattern of parameter names that are neither pruned nor counted, such as 'head.*'. "
+        "Can be repeated.",
     ),
 ]
 
@@ -121,14 +121,14 @@ def prune(
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> int:
-    """Keep the best connections of a model, so that every kept one is on a path.
+    """Prune a model so that every kept connection lies on a path.
 
-    Prints an audit before and after. Without --out and --masks nothing is written.
+    Prints an audit before and after. Without --out and --masks, nothing is written.
 
       trellis prune shop.models:detector --weights trained.safetensors --input 1x3x224x224 --sparsity 0.99 --out pruned.safetensors
       trellis prune hands --sparsity 0.99 --out small
 
-    The second prunes a model that `trellis train` wrote; `trellis tune` then brings back accuracy.
+    The second prunes a model that `trellis train` wrote; `trellis tune` then fine-tunes it.
     """  # noqa: E501  (an example must be one line to be copied)
     named = [Path(each) for each in (saliency, scope) if each.endswith((".json", ".safetensors"))]
     read = input_files(target, weights, *named)

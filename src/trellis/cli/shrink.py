@@ -1,4 +1,4 @@
-"""``trellis shrink``: from recordings to a network that is a thousandth of its size."""
+"""``trellis shrink``: train, prune gradually and fine-tune a network on recordings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from .output import console, counted, percent, phases_bar, print_json, show, tab
 from .report import written
 from .train import Activation, Basis, Chunks, Filters, Frame, Heads, Kinds, Size
 
-# The folder of ``trellis shrink``: models, a curve, a page, and checkpoints until it is done.
+# The folder of ``trellis shrink``: models, a curve, a page, and checkpoints until the end.
 
 
 MODEL, DENSE, CURVE, PAGE = "model", "dense", "curve.json", "report.html"
@@ -52,14 +52,14 @@ _CHECKPOINTS = ".*.safetensors"
 
 
 def folder_for(data: str, asked: str, seed: int, fold: str | None) -> Path:
-    """A name for the run: the same for the same command, so that it goes on."""
+    """Return a name for the run: the same for the same command, so that it continues."""
     parts = [data, asked, *([f"fold-{fold}"] if fold else []), f"seed-{seed}"]
     words = (re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-.")[-60:] for part in parts)
     return Path("runs") / f"shrink-{'-'.join(words)}"
 
 
 def check_run(folder: Path, *, overwrite: bool) -> None:
-    """Refuse a folder that cannot be written to, or should not be, before anybody has waited."""
+    """Raise early if a run cannot or must not be written to a folder."""
     _check_reachable(folder)
     if finished(folder) and not overwrite and not killed_at_its_end(folder):
         remove_stale_lock(folder)
@@ -69,7 +69,7 @@ def check_run(folder: Path, *, overwrite: bool) -> None:
         )
     if is_saved(folder):
         raise TrellisError(
-            f"{str(folder)!r} holds a model: a run has a folder of its own, with models in it"
+            f"{str(folder)!r} holds a model: name another folder for the run with --out"
         )
     for each in (folder, folder / MODEL, folder / DENSE):
         if each.exists() and not each.is_dir():
@@ -77,7 +77,7 @@ def check_run(folder: Path, *, overwrite: bool) -> None:
     first = next((each for each in (folder, *folder.parents) if each.exists()), folder)
     if not first.is_dir():
         raise TrellisError(f"cannot make the folder {str(folder)!r}: {str(first)!r} is a file")
-    for name in (CURVE, PAGE):  # model/ is there where a run was killed while it wrote
+    for name in (CURVE, PAGE):  # model/ exists if a run was killed while writing
         check_writable(first / name)
     for part in (folder / MODEL, folder / DENSE):
         if part.exists():
@@ -86,7 +86,7 @@ def check_run(folder: Path, *, overwrite: bool) -> None:
 
 
 def _check_reachable(folder: Path) -> None:
-    """Refuse a name that no file system takes, or a place that may not be looked at."""
+    """Raise if the name is too long or the place may not be read."""
     try:
         (folder / MODEL / f".{TENSORS}.0badcafe").exists()  # no path in there is longer
     except OSError as error:
@@ -96,8 +96,11 @@ def _check_reachable(folder: Path) -> None:
 
 
 def finished(folder: Path) -> bool:
-    """Whether a run came to its end there: its checkpoints are gone, or its page is newer than its
-    model. Another that is to replace it may be under way."""
+    """Whether the folder holds a finished run.
+
+    Its checkpoints are gone, or its page is newer than its model. A run that replaces it may be
+    under way.
+    """
     model, page = folder / MODEL, folder / PAGE
     if not is_saved(model):
         return False
@@ -113,8 +116,10 @@ def begun(folder: Path) -> bool:
 
 
 def killed_at_its_end(folder: Path) -> bool:
-    """Whether a run was killed when all was written: its checkpoints are older than its model.
-    Newer ones are of a run under way that is to replace it, and it goes on."""
+    """Whether a run was killed after it wrote everything: checkpoints are older than the model.
+
+    Newer checkpoints belong to a run that replaces it, and that run continues.
+    """
     if not (finished(folder) and begun(folder)):
         return False
     written = (folder / MODEL / DESCRIPTION).stat().st_mtime_ns
@@ -128,8 +133,10 @@ def forget(folder: Path) -> None:
 
 
 def made_in(folder: Path, make: Callable[[], Outcome], *, overwrite: bool) -> tuple[Outcome, bool]:
-    """Go on with what was begun in a folder, if it was begun in the same way. Returns whether
-    anything was, too."""
+    """Start or continue the run in a folder, and return whether it continued.
+
+    A run with other settings raises an error, unless ``overwrite`` discards it.
+    """
     resumed = begun(folder)
     try:
         return make(), resumed
@@ -137,33 +144,37 @@ def made_in(folder: Path, make: Callable[[], Outcome], *, overwrite: bool) -> tu
         if not overwrite:
             raise TrellisError(
                 f"{str(folder)!r} holds a run that was begun with other settings: "
-                f"{error.differs}. Go on with those, name another folder with --out, or pass "
-                "--overwrite to begin anew"
+                f"{error.differs}. Use those settings, name another folder with --out, or pass "
+                "--overwrite to start again"
             ) from None
     forget(folder)
     return make(), False
 
 
 def write_run(folder: Path, made: Outcome) -> None:
-    """Write the models, and what a search tried. An old model goes as soon as a new dense one is
-    there, and no sooner: a disk may be full."""
-    for name in (DENSE, MODEL):  # of a run that was killed while it wrote
+    """Write the models and the curve of a search.
+
+    An old model is removed only once the new dense one is written: the disk may be full.
+    """
+    for name in (DENSE, MODEL):  # drafts of a run that was killed while writing
         tidy_folder(folder / name)
     remove_drafts(folder, CURVE, PAGE)
     made.dense.save(folder / DENSE)
-    (folder / MODEL / DESCRIPTION).unlink(missing_ok=True)  # no old model beside a new dense one
+    (folder / MODEL / DESCRIPTION).unlink(
+        missing_ok=True
+    )  # never an old model beside a new dense one
     if made.curve:
         points = [point.to_dict() for point in made.curve]
         with replacing(folder / CURVE) as [draft]:
             draft.write_text(json.dumps(points, indent=2) + "\n")
     else:
-        (folder / CURVE).unlink(missing_ok=True)  # of what is overwritten
+        (folder / CURVE).unlink(missing_ok=True)  # of an overwritten run
     made.small.save(folder / MODEL)
 
 
 @contextmanager
 def held_run(folder: Path) -> Iterator[None]:
-    """Make the folder, and hold it. Where nothing came of it, what was made is removed again."""
+    """Make the folder and lock it. Folders made here that stay empty are removed."""
     made = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -179,54 +190,51 @@ def held_run(folder: Path) -> Iterator[None]:
 
 
 arg = tyro.conf.arg
-_COUNTED = 10**18  # connections: more than any memory holds
+_COUNTED = 10**18  # connections: more than fit in any memory
 Sparsity = Annotated[
     float | None,
-    arg(metavar="FRACTION", help="The fraction removed: 0.999 keeps one in a thousand."),
+    arg(metavar="FRACTION", help="Fraction of connections to remove, such as 0.999."),
 ]
-Keep = Annotated[int | None, arg(metavar="N", help="How many connections stay, instead.")]
+Keep = Annotated[
+    int | None, arg(metavar="N", help="Number of connections to keep, instead of --sparsity.")
+]
 AtLeast = Annotated[
     float | None,
     arg(
         metavar="ACCURACY",
-        help="Instead, search for the smallest network that names at least this share (0.9) of the "
-        "training recordings that are held out for it. Test recordings are never looked at to "
-        "choose.",
+        help="Accuracy to reach, such as 0.9, instead of --sparsity: search for the smallest "
+        "network that has it on held-out training recordings. Test recordings are not used.",
     ),
 ]
 Out = Annotated[
     Path | None,
     arg(
         metavar="FOLDER",
-        help="Where to write the small model (model/), the dense one (dense/) and report.html. A "
-        "run that was killed goes on from there. Without it, a folder under runs/.",
+        help="Output folder for the small model (model/), the dense one (dense/) and report.html "
+        "(default: a folder in runs/). A stopped run continues from there.",
     ),
 ]
 CourseName = Annotated[
     Literal["default", "quick"],
     arg(
-        help="default: 8,000 steps in all, on batches of 128, 12,000 to keep less than a "
-        "hundredth, 16,000 to keep less than a thousandth: seconds on a GPU, many minutes on a "
-        "CPU. quick: 720 steps, for a first look."
+        help="Length of training. default: 8,000 steps of 128 recordings; 12,000 below 1 % kept, "
+        "16,000 below 0.1 %; seconds on a GPU, many minutes on a CPU. quick: 720 steps, for a "
+        "first look."
     ),
 ]
 OwnFrame = Annotated[
     Frame | None,
-    arg(
-        help="Whose frame recordings are seen in: the body's, where the layout names one, unless "
-        "told."
-    ),
+    arg(help="Coordinate frame (default: body if the layout defines it, otherwise camera)."),
 ]
 OwnSize = Annotated[
     Size | None,
-    arg(help="How large skeletons are: all alike, where the layout has bones, unless told."),
+    arg(help="Size of skeletons (default: alike if the layout has bones, otherwise recorded)."),
 ]
 NoMirror = Annotated[
     bool,
     arg(
-        help="Never exchange left and right. Without this, half of the variants do, if the "
-        "skeleton has a mirror image and the recordings say that it means nothing (no two actions "
-        "are each other's)."
+        help="No mirrored recordings in the data augmentation. By default half of the variants "
+        "are mirrored, if the skeleton has a mirror image and no two actions are mirror images."
     ),
 ]
 TeacherCount = Annotated[
@@ -248,7 +256,7 @@ AgreementWeight = Annotated[
     ),
 ]
 Length = Annotated[
-    float, arg(metavar="TIMES", help="Every phase so many times as long: 0.5 is half.")
+    float, arg(metavar="TIMES", help="Factor on the length of every phase, such as 0.5.")
 ]
 
 
@@ -283,15 +291,15 @@ def shrink(
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> int:
-    """Train a network on recordings, prune it while it trains, tune it, and save it.
+    """Train a network on recordings, prune it gradually, fine-tune it, and save it.
 
-    Every connection that is kept is on a path from an input to an output. Networks are trained on
-    variants of the recordings, which they see as waves.
+    Every kept connection is on a path from an input to an output. Networks are trained on
+    augmented recordings, as coefficients of the discrete cosine transform.
 
       trellis shrink hands45 --sparsity 0.999
       trellis shrink csv:recordings --at-least 0.9 --out small
 
-    Killed? The same command goes on where it stopped, and ends with the same model. Then
+    If it is stopped, the same command continues and gives the same model. Next:
     `trellis evaluate small/model wave.csv`, or open small/report.html.
     """
     data = _source(source, data)
@@ -355,7 +363,7 @@ def shrink_in(
 
     Returns:
         The outcome, whether a stopped run was continued, and the lines about the page (or the
-        reason why there is no page).
+        reason why none was written).
     """
     with held_run(folder):
         check_run(folder, overwrite=overwrite)  # another process may have finished meanwhile
@@ -372,18 +380,16 @@ def shrink_in(
 def _course(name: str, length: float, teachers: int | None, **settings: Any) -> Course:
     if not 0 < length <= LONGEST:
         raise TrellisError(
-            f"--length {length!r}: give a number above 0, such as 0.5, and up to {LONGEST:,}"
+            f"--length {length!r}: give a number above 0 and up to {LONGEST:,}, such as 0.5"
         )
     told = settings if teachers is None else settings | {"teachers": teachers}
     return course_named(name, **told).times(length)
 
 
 def _asked(sparsity: float | None, keep: int | None, at_least: float | None) -> str:
-    """What was asked for, in a word; one thing only."""
+    """Return the one target that was given, as part of a folder name."""
     if keep is not None and abs(keep) >= _COUNTED:
-        raise TrellisError(
-            f"--keep {keep!s:.20}…: no network has so many connections; give how many stay"
-        )
+        raise TrellisError(f"--keep {keep!s:.20}…: expected a number of connections below 10^18")
     given = {"sparsity": sparsity, "keep": keep, "at-least": at_least}
     found = [f"{name}-{value:g}" for name, value in given.items() if value is not None]
     if len(found) != 1:
@@ -453,15 +459,17 @@ def _print(folder: Path, made: Outcome, data: Skeletons, fold: Fold, *, resumed:
         *_fewer(made),
         *_mirrored(made),
         *left_out_lines(data),
-        *(["went on from where it had been stopped"] if resumed else []),
+        *(["continued a stopped run"] if resumed else []),
         f"wrote {folder / MODEL}, {folder / DENSE}",
     ]
     to.print("\n".join(lines), soft_wrap=True)
 
 
 def _page(folder: Path, data: Skeletons, fold: Fold) -> list[str] | TrellisError:
-    """Write the page, and say where it is and what it lacks; or else why there is none. It is the
-    one thing that may still fail, and can be made again by itself."""
+    """Write the page, and return lines about it, or the error if it failed.
+
+    The models are written by then, and `trellis report` can write the page later.
+    """
     try:
         return written(folder / PAGE, model_report(models_in(folder, None), data, fold))
     except TrellisError as error:
@@ -470,7 +478,7 @@ def _page(folder: Path, data: Skeletons, fold: Fold) -> list[str] | TrellisError
 
 
 def _fewer(made: Outcome) -> list[str]:
-    """That there are fewer connections than were asked for, where that is so."""
+    """Return a line if fewer connections were kept than requested."""
     if made.kept == made.budget:
         return []
     return [
@@ -480,7 +488,7 @@ def _fewer(made: Outcome) -> list[str]:
 
 
 def _mirrored(made: Outcome) -> list[str]:
-    """What was found out about left and right, where there was anything to find."""
+    """Return a line about left and right, if the skeleton has a mirror image."""
     said = left_and_right(made.small.history[-1])
     if said is None or made.small.layout.mirror is None:
         return []
@@ -491,11 +499,11 @@ def _verdict(made: Outcome) -> str:
     assert made.at_least is not None
     if made.met:
         return (
-            f"{made.budget:,} connections are the fewest of those tried that hold "
-            f"{percent(made.at_least)} on the recordings held out; this network is now made from "
-            "all training recordings:"
+            f"{made.budget:,} connections are the fewest tried that reach "
+            f"{percent(made.at_least)} on held-out recordings. This is the network of that size, "
+            "trained on all training recordings:"
         )
     return (
-        f"{missed(made.small.history[-1])}. Here is one of its size, {made.budget:,} connections, "
-        "made from all training recordings:"
+        f"{missed(made.small.history[-1])}. This is a network of that size, {made.budget:,} "
+        "connections, trained on all training recordings:"
     )
