@@ -59,7 +59,7 @@ def test_fail_under(run: Run) -> None:
 
 def test_fail_under_is_a_fraction(fails: Callable[..., str]) -> None:
     for limit in ("100", "-1", "nan"):
-        assert "give a fraction from 0 to 1" in fails(
+        assert "expected a fraction from 0 to 1" in fails(
             "audit", DEAD, "--input", "1x2", f"--fail-under={limit}"
         )
 

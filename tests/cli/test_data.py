@@ -109,13 +109,13 @@ def test_show_by_name_and_without_a_file_name(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["4"], "'4' is no recording of 'fpha:"),
+        (["4"], "has no recording '4'"),
         (["-1"], "data"),
         (["Subject_2/open_bottle/2"], "did you mean 'Subject_2/open_bottle/1'?"),
-        (["0", "--out", "a.gif"], "the page is HTML"),
+        (["0", "--out", "a.gif"], "ends in .html"),
         (["0", "--out", "none/a.html"], "there is no folder"),
-        (["0", "--fps", "0"], "--fps 0.0: give a number"),
-        (["0", "--fps", "nan"], "--fps nan: give a number"),
+        (["0", "--fps", "0"], "--fps 0.0: expected a number"),
+        (["0", "--fps", "nan"], "--fps nan: expected a number"),
     ],
 )
 def test_show_refuses(run: Run, tmp_path: Path, words: list[str], said: str) -> None:

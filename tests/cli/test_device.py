@@ -52,14 +52,16 @@ def test_bf16_on_a_cpu_that_knows_it(
     if avx512 or amx:
         assert chosen_device("cpu", "bf16") == torch.device("cpu")
     else:
-        with pytest.raises(TrellisError, match=r"this CPU does not know it .*AMX do\); use fp32"):
+        with pytest.raises(
+            TrellisError, match=r"this CPU does not support it .*AMX do\); use fp32"
+        ):
             chosen_device("cpu", "bf16")
 
 
 def test_a_gpu_that_is_not_there_or_does_not_know_bf16(gpus: list[Any]) -> None:
     with pytest.raises(TrellisError, match="'cuda:2': there are 2 of them, from cuda:0"):
         chosen_device("cuda:2", "fp32")
-    with pytest.raises(TrellisError, match=r"bf16: Old does not know it .* 8\.0"):
+    with pytest.raises(TrellisError, match=r"bf16: Old does not support it .* 8\.0"):
         chosen_device("cuda:0", "bf16")
     assert chosen_device("cuda:1", "bf16").index == 1
 
@@ -75,7 +77,7 @@ def test_a_gpu_that_fails_is_one_line(gpus: list[Any], monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("name", ["meta", "mps", "moon", "cuda:", "cuda:x", "cuda:-1", "cpu:0", ""])
 def test_other_devices_are_refused(gpus: list[Any], name: str) -> None:
-    with pytest.raises(TrellisError, match="give auto, cpu, cuda, or cuda:N"):
+    with pytest.raises(TrellisError, match="expected auto, cpu, cuda or cuda:N"):
         chosen_device(name, "fp32")
 
 
@@ -84,5 +86,5 @@ def test_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen_device("auto", "fp32") == torch.device("cpu")
     with pytest.raises(TrellisError, match="'cuda:1': there is no CUDA device here"):
         chosen_device("cuda:1", "fp32")
-    with pytest.raises(TrellisError, match="tf32 is for a GPU"):
+    with pytest.raises(TrellisError, match="tf32 needs a GPU"):
         chosen_device("auto", "tf32")

@@ -148,14 +148,14 @@ def test_data_of_another_skeleton(fails: Callable[..., str], tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("arms", "give either --data SOURCE, or recordings"),
-        ("arms wave.csv --data npz:arms.npz", "give either --data SOURCE, or recordings"),
+        ("arms", "expected either --data SOURCE or files"),
+        ("arms wave.csv --data npz:arms.npz", "expected either --data SOURCE or files"),
         ("gone wave.csv", "there is no folder 'gone'"),
         ("arms gone.csv", "gone.csv"),
         ("arms --data npz:arms.npz --top 0", "--top 0"),
         ("arms --data npz:arms.npz --fold 9", "--fold '9'"),
         ("arms --data npz:arms.npz --fold 9 --split all", "--fold '9'"),
-        ("arms --data npz:arms.npz --split half", "--split 'half': give test, train or all"),
+        ("arms --data npz:arms.npz --split half", "--split 'half': expected test, train or all"),
         ("arms wave.csv --fold 3", "--fold '3' is for --data: leave it out with files"),
         ("arms wave.csv --protocol 4", "--protocol '4' is for --data"),
         ("arms wave.csv --split test", "--split 'test' is for --data"),

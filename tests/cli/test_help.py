@@ -21,20 +21,16 @@ def told(run: Run, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 def test_the_fold_of_a_training_is_not_that_of_a_model(told: dict[str, str]) -> None:
     assert (
-        "trained on;" not in told["train"]
-        and "lists them). Without it, the first." in (told["train"])
+        "trained on;" not in told["train"] and "lists them). Default: the first." in (told["train"])
     )
     for name in ("tune", "evaluate"):
-        assert "Without it, the one the model was trained on;" in told[name]
-        assert "Without it, the way of the model's training" in told[name]
+        assert "Default: the one the model was trained on;" in told[name]
+        assert "Default: that of the model's training" in told[name]
 
 
 def test_defaults_can_be_read(told: dict[str, str]) -> None:
     assert "usage: trellis evaluate [-h] [OPTIONS] FOLDER [RECORDING ...]" in told["evaluate"]
-    assert (
-        "--split test|train|all Which recordings of --data to look at. (default: test)"
-        in (told["evaluate"])
-    )
+    assert "--split test|train|all Part of --data to test on. (default: test)" in (told["evaluate"])
     for text in told.values():
         assert "(default: )" not in text
         assert "(default: True)" not in text  # of an option that begins with --no
@@ -46,5 +42,7 @@ def test_what_commands_share_is_worded_once(told: dict[str, str]) -> None:
     for name in ("data info", "train", "tune", "reproduce", "shrink"):
         assert "npz:FILE, csv:FOLDER: your own recordings. hands45: built-in" in told[name]
     for name in ("data info", "train", "tune", "evaluate", "reproduce"):
-        assert "How recordings are divided: fpha 1:1 or subjects, shrec17 14 or 28" in told[name]
-        assert "Leave out recordings that cannot be read, and count them, instead" in told[name]
+        assert (
+            "Protocol that divides recordings: fpha 1:1 or subjects, shrec17 14 or 28" in told[name]
+        )
+        assert "Skip and count recordings that cannot be read" in told[name]

@@ -33,15 +33,15 @@ def test_integers_are_0_and_booleans_true_unless_a_value_is_given() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("1x", "'1x' is no input: write [TYPE:]SHAPE"),
-        ("3,224", "is no input"),
-        ("-1x3", "is no input"),
+        ("1x", "'1x': expected [TYPE:]SHAPE"),
+        ("3,224", "expected [TYPE:]SHAPE"),
+        ("-1x3", "expected [TYPE:]SHAPE"),
         ("1x0x3", "is empty"),
-        ("string:1", "'string' is no type; there are float32"),
-        ("int64:1=x", "'x' is no value of that type"),
-        ("uint8:1=256", "'256' is no value of that type"),
-        ("bool:1=2", "'2' is no value of that type"),
-        ("1=nan", "'nan' is no value of that type"),
+        ("string:1", "unknown type 'string'; expected float32"),
+        ("int64:1=x", "cannot hold the value 'x'"),
+        ("uint8:1=256", "cannot hold the value '256'"),
+        ("bool:1=2", "cannot hold the value '2'"),
+        ("1=nan", "cannot hold the value 'nan'"),
         ("9999999999999999x99", "cannot be made"),
     ],
 )

@@ -172,11 +172,11 @@ def test_what_is_skipped_is_counted(run: Run, fails: Callable[..., str], tmp_pat
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--epochs 0", "--epochs 0: give a whole number from 1 up"),
+        ("--epochs 0", "--epochs 0: expected a whole number of at least 1"),
         ("--heads 0", "heads=0 is not a whole number"),
         ("--chunks 0", "chunks=0 is not a whole number"),
-        ("--device meta", "--device 'meta': give auto, cpu, cuda, or cuda:N"),
-        ("--device cpu --precision tf32", "--precision tf32 is for a GPU"),
+        ("--device meta", "--device 'meta': expected auto, cpu, cuda or cuda:N"),
+        ("--device cpu --precision tf32", "--precision tf32 needs a GPU"),
         ("--fold 2", "--fold '2': 'npz:arms.npz' has "),
         ("--fold nobody", "give a name or 1 to 1"),
         ("--protocol subjects", "unknown protocol='subjects' for npz"),

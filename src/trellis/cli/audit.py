@@ -1,4 +1,4 @@
-"""``trellis audit``: which kept connections of a model are dead."""
+"""``trellis audit``: find the dead connections of a model."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from .output import print_audit, print_json, say, stdout_to_stderr
 MasksIn = Annotated[
     Path | None,
     tyro.conf.arg(
-        metavar="FILE", help="A Trellis masks file, put on the model before it is audited."
+        metavar="FILE", help="Masks file of Trellis, applied to the model before the audit."
     ),
 ]
 FailUnder = Annotated[
     float | None,
     tyro.conf.arg(
         metavar="FRACTION",
-        help="Exit with status 1 if live / kept is lower: 1.0 lets no dead connection through.",
+        help="Smallest allowed live / kept, 0 to 1; below it the exit status is 1.",
     ),
 ]
 Html = Annotated[
     Path | None,
     tyro.conf.arg(
         metavar="FILE",
-        help="Also write a page that shows it: layers as a flow, the worst first in words.",
+        help="Output file for a page that shows the audit.",
     ),
 ]
 
@@ -52,17 +52,19 @@ def audit(
     html: Html = None,
     as_json: Json = False,
 ) -> int:
-    """Say which kept connections of a model lie on no path from an input to an output.
+    """Count the kept connections of a model that lie on no path from an input to an output.
 
-    Changes nothing. In continuous integration, keep dead weights out with
+    The model is not changed. In continuous integration, this command rejects dead weights:
 
       trellis audit shop.models:detector --weights pruned.safetensors --input 1x3x224x224 --fail-under 1.0
 
-    A model that was saved as a folder needs no more than its name: trellis audit hands
-    --html dead.html writes a page for people who would rather look.
+    A model that was saved as a folder needs only its name: trellis audit hands --html dead.html
+    also writes a page.
     """  # noqa: E501  (an example must be one line to be copied)
     if fail_under is not None and not 0 <= fail_under <= 1:
-        raise TrellisError(f"--fail-under {fail_under}: give a fraction from 0 to 1, such as 1.0")
+        raise TrellisError(
+            f"--fail-under {fail_under}: expected a fraction from 0 to 1, such as 1.0"
+        )
     if html is not None:
         check_writable(html, input_files(target, weights, masks))
     given = opened(target, inputs, weights)

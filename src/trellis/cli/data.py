@@ -1,4 +1,4 @@
-"""``trellis data``: what a source of recordings holds, and what one of them looks like."""
+"""``trellis data``: describe a source of recordings, or draw one of them."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from ..skeleton.data.readers.text import shown
 from .data_arguments import Json, Protocol, SkipBad, Source
 from .output import console, counted, print_json, say, show, table
 
-# A recording as a page that shows it moving: one HTML file, nothing fetched from anywhere.
+# A page that plays a recording: one HTML file that needs no network.
 
 
-VIEWS = {"front": (0, 0), "side": (90, 0), "top": (0, 90)}  # turned by, and tilted by, degrees
-GRID = 1000  # positions are whole numbers from -GRID to GRID: a third of the size, as good to see
+VIEWS = {"front": (0, 0), "side": (90, 0), "top": (0, 90)}  # rotation and tilt in degrees
+GRID = 1000  # positions are whole numbers from -GRID to GRID: a third of the size
 
 
 def page(
     data: Skeletons, number: int, *, view: str = "front", up: str | None = None, fps: float = 30
 ) -> str:
-    """The page for ``data.sequences[number]``."""
+    """Return the page for ``data.sequences[number]``."""
     turn = turn_of(data.layout, up)
     name, label = shown(data.names[number]), shown(data.classes[data.labels[number]])
     frames = counted(len(data.sequences[number]), "frame")
@@ -56,39 +56,34 @@ def page(
         "data": _inside_script(content),
     }
     template = files("trellis.cli").joinpath("animation.html").read_text(encoding="utf-8")
-    # In one pass: what is put in is never looked through for more places.
+    # One pass: text that is inserted is not searched for placeholders.
     return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], template)
 
 
 def _inside_script(value: Any) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """Return JSON that cannot end the script element around it."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 arg = tyro.conf.arg
-LISTED = 10  # of what was left out; --json has all
+LISTED = 10  # skipped recordings that are listed; --json has all
 
 Index = Annotated[
     str,
     tyro.conf.Positional,
-    arg(metavar="INDEX", help="Which recording: its number, from 0, or its name."),
+    arg(metavar="INDEX", help="Recording: its number from 0, or its name."),
 ]
 Out = Annotated[
     Path | None,
-    arg(metavar="FILE", help="The page to write; recording-INDEX.html if none is given."),
+    arg(metavar="FILE", help="Output file (default: recording-INDEX.html)."),
 ]
-View = Annotated[
-    Literal["front", "side", "top"], arg(help="Where it is seen from at first; the page can turn.")
-]
+View = Annotated[Literal["front", "side", "top"], arg(help="Initial view; the page can rotate it.")]
 Up = Annotated[
     Literal["auto", "x", "y", "z", "x-down", "y-down", "z-down"],
-    arg(
-        help="The axis that points up, or down; auto knows that of published sets, and takes y to "
-        "point up otherwise."
-    ),
+    arg(help="Axis that points up, or down. auto: known for published sets, otherwise y up."),
 ]
-Rate = Annotated[float, arg(metavar="FRAMES", help="Frames a second.")]
+Rate = Annotated[float, arg(metavar="FRAMES", help="Frames per second.")]
 
 
 def info(
@@ -99,9 +94,9 @@ def info(
     skip_bad: SkipBad = False,
     as_json: Json = False,
 ) -> int:
-    """Count recordings, classes, frames, joints and folds, and say what was left out.
+    """Count recordings, classes, frames, joints and folds, and list skipped recordings.
 
-    Reads everything, so that a source which passes can be trained on.
+    This reads everything: a source that passes can be trained on.
 
       trellis data info csv:recordings --skip-bad
     """
@@ -125,16 +120,18 @@ def animate(
     protocol: Protocol = None,
     skip_bad: SkipBad = False,
 ) -> int:
-    """Write one recording as a page with the moving skeleton: play, pause, turn it with the mouse.
+    """Write a page that plays one recording: play, pause, rotate with the mouse.
 
     The page is one file that needs no network.
 
       trellis data show hands45 12 --out hand.html
     """
     if not (np.isfinite(fps) and 0 < fps <= 1000):
-        raise TrellisError(f"--fps {fps}: give a number of frames a second, such as 30")
+        raise TrellisError(
+            f"--fps {fps}: expected a number of frames per second up to 1000, such as 30"
+        )
     if out is not None and out.suffix.lower() not in (".html", ".htm"):
-        raise TrellisError(f"--out {str(out)!r}: the page is HTML; end its name in .html")
+        raise TrellisError(f"--out {str(out)!r}: expected a name that ends in .html")
     if out is not None:
         check_writable(out)
     data = load_dataset(source, protocol=protocol, skip_bad=skip_bad, progress=True)
@@ -158,7 +155,7 @@ Command = (
 def data(command: Annotated[Command, arg(name="")]) -> int:
     """Look at recordings before training on them.
 
-    What a source holds, and what one of its recordings looks like:
+    Describe a source, or draw one of its recordings:
 
       trellis data info hands45
       trellis data show hands45 12 --out hand.html
@@ -174,13 +171,13 @@ def number_of(data: Skeletons, index: str) -> int:
     close = difflib.get_close_matches(index, data.names, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise TrellisError(
-        f"{index!r:.200} is no recording of {data.source!r}: give a number from 0 to "
+        f"{data.source!r} has no recording {index!r:.200}: give a number from 0 to "
         f"{len(data) - 1}, or a name such as {data.names[0]!r}{hint}"
     )
 
 
 def summary(data: Skeletons) -> dict[str, Any]:
-    """All that ``info`` tells, for programs."""
+    """Return what ``info`` prints, for programs."""
     lengths = np.array([len(sequence) for sequence in data.sequences])
     return {
         "source": data.source,
@@ -215,11 +212,11 @@ def summary(data: Skeletons) -> dict[str, Any]:
 
 
 def print_summary(data: Skeletons) -> None:
-    """The same for people."""
+    """Print the summary as text and tables."""
     found, out = summary(data), console()
     lengths, layout = found["lengths"], data.layout
     roots = ", ".join(shown(layout.joints[root]) for root in layout.roots)
-    made_up = " Synthetic: made by this program." if data.synthetic else ""
+    made_up = " Synthetic: made by a program." if data.synthetic else ""
     out.print(
         f"{shown(data.source)}: {counted(len(data), 'recording')} of "
         f"{counted(len(data.classes), 'class', 'classes')}, "

@@ -1,4 +1,4 @@
-"""A trained model named on the command line, and the data that goes with it."""
+"""Arguments that commands share: a model, its inputs, recordings and how to divide them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Target = Annotated[
     tyro.conf.Positional,
     tyro.conf.arg(
         metavar="MODULE:FACTORY|FOLDER",
-        help="The model, as package.module:factory: a function or class that is called with no "
-        "arguments and returns a torch.nn.Module, or a module itself. Looked for in the current "
-        "folder and among installed packages. Or the folder of a saved model, such as `trellis "
-        "train` writes: it brings its weights, masks and inputs.",
+        help="Model, as package.module:factory: a torch.nn.Module, or a function or class that "
+        "returns one when called without arguments, in the current folder or an installed "
+        "package. Or the folder of a saved model, such as `trellis train` writes, with its "
+        "weights, masks and inputs.",
     ),
 ]
 
@@ -33,9 +33,9 @@ Inputs = Annotated[
     tyro.conf.arg(
         name="input",
         metavar="[TYPE:]SHAPE[=VALUE]",
-        help="An example input: 1x3x224x224, or with a type, int64:1x128. Give one for each "
-        "argument of forward(), in its order. Floats are random (seeded), integers 0, booleans "
-        "true, unless a value is given: int64:1x128=1, as an attention mask wants it.",
+        help="Example input, such as 1x3x224x224 or int64:1x128; one for each argument of "
+        "forward(), in order. Default values: seeded random floats, integers 0, booleans true. "
+        "int64:1x128=1 sets a value, as for an attention mask.",
     ),
 ]
 
@@ -43,14 +43,14 @@ Weights = Annotated[
     Path | None,
     tyro.conf.arg(
         metavar="FILE",
-        help="A safetensors file with the model's state dict. Without it, whatever the factory "
-        "sets is used.",
+        help="Safetensors file with the model's state dict (default: the weights that the factory "
+        "sets).",
     ),
 ]
 
 Json = Annotated[
     bool,
-    tyro.conf.arg(name="json", help="Print JSON on stdout, and nothing else."),
+    tyro.conf.arg(name="json", help="JSON on stdout, and nothing else."),
 ]
 
 
@@ -75,13 +75,13 @@ DataAlias = Annotated[
     str | None,
     arg(metavar="SOURCE", help="The same as SOURCE.", help_behavior_hint=""),
 ]
-_WAYS = "How recordings are divided: fpha 1:1 or subjects, shrec17 14 or 28; others know one way."
-Protocol = Annotated[str | None, arg(metavar="NAME", help=f"{_WAYS} Without it, the first.")]
+_WAYS = "Protocol that divides recordings: fpha 1:1 or subjects, shrec17 14 or 28."
+Protocol = Annotated[str | None, arg(metavar="NAME", help=f"{_WAYS} Default: the first.")]
 OwnProtocol = Annotated[
     str | None,
     arg(
         metavar="NAME",
-        help=f"{_WAYS} Without it, the way of the model's training, for data of the same kind.",
+        help=f"{_WAYS} Default: that of the model's training, for data of the same kind.",
     ),
 ]
 _FOLD = "by name or counted from 1, where there are several (`trellis data info` lists them)."
@@ -89,30 +89,30 @@ FoldName = Annotated[
     str | None,
     arg(
         metavar="NAME|NUMBER",
-        help=f"Which fold to train on and to test, {_FOLD} Without it, the first.",
+        help=f"Fold to train and test on, {_FOLD} Default: the first.",
     ),
 ]
 OwnFold = Annotated[
     str | None,
     arg(
         metavar="NAME|NUMBER",
-        help=f"Which fold, {_FOLD} Without it, the one the model was trained on; for data of "
-        "another kind, the first.",
+        help=f"Fold, {_FOLD} Default: the one the model was trained on; for data of another "
+        "kind, the first.",
     ),
 ]
 SkipBad = Annotated[
-    bool, arg(help="Leave out recordings that cannot be read, and count them, instead of stopping.")
+    bool, arg(help="Skip and count recordings that cannot be read (default: stop).")
 ]
 
 
 def check_apart(out: Path, source: str) -> None:
-    """Refuse to write where recordings are read from: a folder of recordings is read whole."""
+    """Raise if the output would lie among the recordings: their folder is read whole."""
     kind, _, path = source.partition(":")
     try:
         there, here = Path(path).expanduser().resolve(), out.resolve()
         if not path or not there.is_dir():
             return
-    except RuntimeError as error:  # ~nobody, or links that go round
+    except RuntimeError as error:  # an unknown user (~nobody), or a loop of links
         raise TrellisError(f"{source!r} or --out {str(out)!r}: {error}") from None
     except OSError as error:  # a name that is too long
         raise TrellisError(f"{source!r} cannot be read: {error.strerror}") from None
@@ -123,7 +123,7 @@ def check_apart(out: Path, source: str) -> None:
 
 
 def chosen_fold(data: Skeletons, wanted: str | None) -> Fold:
-    """By name, or by number from 1; the first if none is wanted."""
+    """Return a fold by name or by number from 1; by default the first."""
     if wanted is None:
         return data.folds[0]
     for fold in data.folds:
@@ -138,12 +138,12 @@ def chosen_fold(data: Skeletons, wanted: str | None) -> Fold:
 
 
 def described(data: Skeletons) -> str:
-    """The source's name; what a program made up is called so."""
+    """Return the source's name, marked if the data is synthetic."""
     return f"{shown(data.source)} (synthetic)" if data.synthetic else shown(data.source)
 
 
 def left_out(data: Skeletons) -> list[str]:
-    """A line on what is not among the recordings, and the first few reasons."""
+    """Return lines about recordings that were skipped, with the first few reasons."""
     if not data.left_out:
         return []
     count = len(data.left_out)
@@ -155,23 +155,24 @@ def left_out(data: Skeletons) -> list[str]:
 ModelFolder = Annotated[
     Path,
     tyro.conf.Positional,
-    tyro.conf.arg(metavar="FOLDER", help="A model: what `trellis train`, `prune` or `tune` wrote."),
+    tyro.conf.arg(
+        metavar="FOLDER", help="Model folder that `trellis train`, `prune` or `tune` wrote."
+    ),
 ]
 
 
 def protocol_for(recogniser: Recognizer, source: str, wanted: str | None) -> str | None:
-    """The protocol that is asked for, else the one the model was last trained by on such data."""
+    """Return the given protocol, or that of the model's last training on such data."""
     found = _last(recogniser, source).get("protocol") if wanted is None else wanted
     return None if found is None else str(found)
 
 
 def fold_for(recogniser: Recognizer, data: Skeletons, wanted: str | None) -> Fold:
-    """The fold that is asked for, else the one the model was last trained on.
+    """Return the given fold, or the one the model was last trained on.
 
-    Tested on another, a model has seen the answers: where the data has no such fold, this is an
-    error. Data of another kind (``csv:`` after ``fpha:``) is taken to be other recordings, of
-    which it has seen none: there it is the first fold. Two ``csv:`` folders may well hold the same
-    recordings, so they are of one kind.
+    Another fold would test the model on its training data. So it is an error if the data lacks the
+    model's fold. Data of another kind (``csv:`` after ``fpha:``) counts as new recordings, and the
+    first fold is used. Two ``csv:`` folders may hold the same recordings: they are of one kind.
     """
     step = _last(recogniser, data.source)
     names = [fold.name for fold in data.folds]
@@ -188,7 +189,7 @@ def fold_for(recogniser: Recognizer, data: Skeletons, wanted: str | None) -> Fol
 
 
 def _last(recogniser: Recognizer, source: str) -> dict[str, Any]:
-    """The last step of its history that trained on data of this kind; nothing if none did."""
+    """Return the last training step on data of this kind, or an empty dict."""
     steps = [step for step in recogniser.history if "fold" in step and "source" in step]
     same = [step for step in steps if _kind(str(step["source"])) == _kind(source)]
     return same[-1] if same else {}

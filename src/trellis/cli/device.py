@@ -1,4 +1,4 @@
-"""Where to train, and how exactly."""
+"""The device and the precision of training."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MOST = {_TRIM: (1 << 31) - 1, _MMAP: 1 << 30}  # bytes
 
 
 def keep_freed() -> bool:
-    """Let this process keep what it frees, where its C library knows how (glibc); whether it does.
+    """Let this process keep freed memory, and return whether its C library can (glibc).
 
-    A step of training frees tens of megabytes that the next asks for again. Given back to the
-    system in between, every page of them is cleared anew, which takes a fifth of the time on a
-    CPU for one network, and half of it for four side by side.
+    Each training step frees tens of megabytes that the next step needs again. If they went back to
+    the system, it would clear every page anew. On a CPU this takes a fifth of the time for one
+    network, and half of it for four trained together.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -38,14 +38,14 @@ Device = Annotated[
     str,
     arg(
         metavar="auto|cpu|cuda|cuda:N",
-        help="Where to train; auto takes a GPU if there is one. cuda:1 is the second GPU.",
+        help="Device to train on. auto: a GPU if there is one. cuda:1: the second GPU.",
     ),
 ]
 Precision = Annotated[
     Literal["fp32", "tf32", "bf16"],
     arg(
-        help="How exactly to multiply: tf32 and bf16 are faster on a GPU that knows them, bf16 "
-        "on a CPU with AVX512_BF16 or AMX, too.",
+        help="Precision of products. tf32 and bf16 are faster on GPUs that support them; bf16 also "
+        "on CPUs with AVX512_BF16 or AMX.",
     ),
 ]
 
@@ -53,7 +53,7 @@ _BF16 = "_is_avx512_bf16_supported", "_is_amx_tile_supported"  # public names ar
 
 
 def chosen_device(name: str, precision: str) -> torch.device:
-    """The device of that name, made ready to train on, once it is seen to do what is asked.
+    """Return the device of that name, ready for training in that precision.
 
     ``auto`` is a GPU if there is one.
 
@@ -61,17 +61,17 @@ def chosen_device(name: str, precision: str) -> torch.device:
     device(type='cpu')
     """
     if not re.fullmatch(r"auto|cpu|cuda(:\d{1,4})?", name, re.ASCII):
-        raise TrellisError(f"--device {name!r}: give auto, cpu, cuda, or cuda:N")
+        raise TrellisError(f"--device {name!r}: expected auto, cpu, cuda or cuda:N")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     device = torch.device("cpu") if name == "cpu" else _gpu(name)
     if device.type == "cpu" and precision == "tf32":
-        raise TrellisError("--precision tf32 is for a GPU: on a CPU take fp32 or bf16")
+        raise TrellisError("--precision tf32 needs a GPU: on a CPU use fp32 or bf16")
     if precision == "bf16" and not knows_bf16(device):
-        unable = "this CPU does not know it (those with AVX512_BF16 or AMX"
+        unable = "this CPU does not support it (those with AVX512_BF16 or AMX"
         if device.type == "cuda":
             name = torch.cuda.get_device_name(device)
-            unable = f"{name} does not know it (compute capability 8.0 and up"
+            unable = f"{name} does not support it (compute capability 8.0 and up"
         raise TrellisError(f"--precision bf16: {unable} do); use fp32")
     if device.type == "cpu":
         keep_freed()

@@ -1,4 +1,4 @@
-"""``trellis evaluate``: how well a model names actions, or which action a recording shows."""
+"""``trellis evaluate``: measure a model's accuracy, or name the action in a recording."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Recordings = Annotated[
     tyro.conf.Positional,
     arg(
         metavar="[RECORDING ...]",
-        help="Files with one recording each (.csv, .txt, .npz, .json) whose actions to name.",
+        help="Files to name the action of, one recording each (.csv, .txt, .npz, .json).",
         help_behavior_hint="(any number, instead of --data)",
     ),
 ]
@@ -40,14 +40,14 @@ Labelled = Annotated[
     str | None,
     arg(
         metavar="SOURCE",
-        help="Recordings with labels to test the model on, named as for `trellis train`.",
+        help="Labelled recordings to test on, named as for `trellis train`.",
     ),
 ]
 Split = Annotated[
     str | None,
     arg(
         metavar="test|train|all",
-        help="Which recordings of --data to look at.",
+        help="Part of --data to test on.",
         help_behavior_hint="(default: test)",
     ),
 ]
@@ -55,7 +55,7 @@ Top = Annotated[
     int | None,
     arg(
         metavar="N",
-        help="How many confusions to show (10 otherwise), or likely actions of a recording (3).",
+        help="Number of confusions to show (default 10), or of actions per recording (default 3).",
     ),
 ]
 
@@ -73,24 +73,26 @@ def evaluate(
     top: Top = None,
     as_json: Json = False,
 ) -> int:
-    """Say how well a model names actions, class by class, or name the action in a recording.
+    """Measure a model's accuracy, class by class, or name the action in a recording.
 
-    A set of recordings with labels, or files whose action you want to know:
+    Give a set of labelled recordings, or files to name the action of:
 
       trellis evaluate hands --data hands45
       trellis evaluate hands wave.csv point.csv
 
-    With --data: accuracy over all recordings (top-1), its mean over classes, each class, and
-    which class is taken for which, worst first. Without --protocol and --fold, the data is divided
-    as it was when the model was trained, so that it is not tested on what it has seen. With files:
-    the likeliest actions and their probabilities.
+    With --data, it prints the accuracy over all recordings (top-1), the mean over classes, each
+    class, and the confusions, worst first. Without --protocol and --fold, the data is divided as
+    in the model's training, so that it is not tested on training data. With files, it prints the
+    likeliest actions and their probabilities.
     """
     if (data is None) == (not recordings):
-        raise TrellisError("give either --data SOURCE, or recordings to name: FOLDER wave.csv")
+        raise TrellisError(
+            "expected either --data SOURCE or files, such as: evaluate FOLDER wave.csv"
+        )
     if top is not None and top < 1:
-        raise TrellisError(f"--top {top}: give a whole number from 1 up")
+        raise TrellisError(f"--top {top}: expected a whole number of at least 1")
     if split not in (None, "test", "train", "all"):
-        raise TrellisError(f"--split {split!r}: give test, train or all")
+        raise TrellisError(f"--split {split!r}: expected test, train or all")
     if data is None:
         for name, value in {"split": split, "protocol": protocol, "fold": fold}.items():
             if value is not None:
@@ -100,7 +102,7 @@ def evaluate(
         return _name(recogniser, recordings, top=top or 3, skip_bad=skip_bad, as_json=as_json)
     split, protocol = split or "test", protocol_for(recogniser, data, protocol)
     found = skeleton.load_dataset(data, protocol=protocol, skip_bad=skip_bad, progress=True)
-    # All of the data is the same, however it is divided.
+    # With --split all, the division does not matter.
     part = found.folds[0] if split == "all" and fold is None else fold_for(recogniser, found, fold)
     chosen = {"test": part.test, "train": part.train, "all": np.arange(len(found))}[split]
     if len(chosen) == 0:
@@ -150,7 +152,7 @@ def _print(result: Evaluation, where: str, top: int) -> None:
 def _name(
     recogniser: Recognizer, paths: tuple[Path, ...], *, top: int, skip_bad: bool, as_json: bool
 ) -> int:
-    read: list[tuple[Path, skeleton.Frames]] = []  # one file may be given twice
+    read: list[tuple[Path, skeleton.Frames]] = []  # a list: one file may be given twice
     bad: list[tuple[Path, str]] = []
     for path in paths:
         try:

@@ -335,7 +335,7 @@ def onnx(
 
 
 def input_in_words(recogniser: Recognizer, folder: str) -> str:
-    """Describe the network's input to a reader who does not use our C."""
+    """Describe the network's input, for use without our C."""
     joints, chunks = recogniser.layout.joints, recogniser.chunks
     names = ", ".join(joints[root] for root in recogniser.normalization.roots)
     each = "x y z of each chunk"

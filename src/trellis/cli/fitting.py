@@ -25,23 +25,22 @@ CHECKPOINT = ".checkpoint.safetensors"
 RecipeName = Annotated[
     Literal["default", "paper", "quick"],
     arg(
-        help="default: cosine schedule, weight decay, label smoothing, a little noise on the "
-        "inputs; best for use. paper: plain Adam with the paper's learning-rate rule, 2700 "
-        "epochs; to compare with its figures. quick: small batches and few epochs, for a first "
-        "look on a CPU."
+        help="Training recipe. default: cosine schedule, weight decay, label smoothing, input "
+        "noise. paper: plain Adam with the paper's learning-rate rule, 2700 epochs. quick: small "
+        "batches and few epochs, for a first look on a CPU."
     ),
 ]
 Epochs = Annotated[
-    int | None, arg(metavar="N", help="How many times to see the data, instead of the recipe's.")
+    int | None, arg(metavar="N", help="Number of epochs (default: from the recipe).")
 ]
 Seed = Annotated[
-    int, arg(help="For the first weights and the noise. The same seed gives the same model.")
+    int, arg(help="Seed of initial weights and noise. The same seed gives the same model.")
 ]
 Augment = Annotated[
     bool,
     arg(
-        help="Show the network variants of the recordings: turned, scaled, cropped, at other "
-        "speeds. More accurate on new recordings; best with more epochs."
+        help="Data augmentation: rotated, scaled, cropped and time-warped recordings. Improves "
+        "accuracy on new recordings; works best with more epochs."
     ),
 ]
 TeacherFolders = Annotated[
@@ -49,15 +48,15 @@ TeacherFolders = Annotated[
     arg(
         metavar="FOLDER …",
         help_behavior_hint="(default: none)",
-        help="Learn from what these models say as well as from labels: trained on the same "
-        "recordings, all of one architecture.",
+        help="Models to distill from, in addition to the labels. They must have been trained on "
+        "the same recordings and share one architecture.",
     ),
 ]
 TeacherWeight = Annotated[
     float | None,
     arg(
         metavar="SHARE",
-        help="Which share of the loss comes from teachers: 0.7, unless told.",
+        help="Share of the distillation loss, 0 to 1 (default 0.7).",
         help_behavior_hint="",
     ),
 ]
@@ -65,41 +64,40 @@ Temperature = Annotated[
     float | None,
     arg(
         metavar="TIMES",
-        help="How much teachers' answers are flattened, so that lesser ones are heard too: 2, "
-        "unless told.",
+        help="Softmax temperature of the distillation (default 2).",
         help_behavior_hint="",
     ),
 ]
-Overwrite = Annotated[bool, arg(help="Replace the model that --out already holds.")]
+Overwrite = Annotated[bool, arg(help="Replace what --out already holds.")]
 Out = Annotated[
     Path,
     arg(
         metavar="FOLDER",
-        help="Where to write the model: model.safetensors and model.json. A run that was killed "
-        "goes on from a checkpoint there.",
+        help="Output folder for model.safetensors and model.json. It also holds the checkpoint "
+        "from which a stopped run continues.",
     ),
 ]
 
 
 def check_seed(seed: int) -> None:
-    """Refuse a number that no generator can begin with."""
+    """Raise if a seed is out of range."""
     if not 0 <= seed < 2**63:
-        raise TrellisError(f"--seed {seed}: give a whole number from 0 up to 2^63 - 1")
+        raise TrellisError(f"--seed {seed}: expected a whole number from 0 to 2^63 - 1")
 
 
 def changed_recipe(name: str, epochs: int | None, *, tune: bool) -> Recipe:
-    """The recipe, with as many epochs as asked for."""
+    """Return the recipe, with the given number of epochs."""
     if epochs is None:
         return recipe_named(name)
     if epochs < 1:
-        raise TrellisError(f"--epochs {epochs}: give a whole number from 1 up")
+        raise TrellisError(f"--epochs {epochs}: expected a whole number of at least 1")
     return recipe_named(name, **{"tune_epochs" if tune else "epochs": epochs})
 
 
 def taught(
     folders: tuple[Path, ...], weight: float | None, temperature: float | None
 ) -> tuple[Teaching | None, dict[str, Any]]:
-    """The teachers in these folders, and what a history says of where they are."""
+    """Load the teachers, and return a note about them for the model's history."""
     told = {
         name: value
         for name, value in (("weight", weight), ("temperature", temperature))
@@ -109,8 +107,7 @@ def taught(
         for name, value in told.items():
             option = "--teacher-weight" if name == "weight" else "--temperature"
             raise TrellisError(
-                f"{option} {value:g} is how teachers teach, and there is none: name the folder of "
-                "a model with --teacher"
+                f"{option} {value:g} needs a teacher: name the folder of a model with --teacher"
             )
         return None, {}
     models = [Recognizer.load(folder) for folder in folders]
@@ -118,8 +115,10 @@ def taught(
 
 
 def check_folder(out: Path, *, overwrite: bool, resumes: bool = False) -> None:
-    """Refuse what cannot be written, or should not be, before anybody has waited. A command that
-    ``resumes`` finishes one of its kind that was killed when its model had been written."""
+    """Raise early if a model cannot or must not be written to a folder.
+
+    A command that ``resumes`` may also finish a run that was killed after it wrote its model.
+    """
     _check_unfinished(out, overwrite=overwrite, resumes=resumes)
     if out.is_dir():
         with locked(out):
@@ -131,9 +130,9 @@ def check_folder(out: Path, *, overwrite: bool, resumes: bool = False) -> None:
 
 @contextmanager
 def held_folder(out: Path, *, overwrite: bool, resumes: bool = False) -> Iterator[None]:
-    """Make the folder, and hold it: nobody else may write there meanwhile.
+    """Make the folder and lock it against other processes.
 
-    One that was made here and is still empty in the end (no checkpoint, no model) is removed.
+    A folder made here that is still empty at the end (no checkpoint, no model) is removed.
     """
     made = not out.exists()
     try:
@@ -142,7 +141,7 @@ def held_folder(out: Path, *, overwrite: bool, resumes: bool = False) -> Iterato
         raise TrellisError(f"cannot make the folder {str(out)!r}: {error.strerror}") from error
     try:
         with locked(out):
-            # Somebody may have come first.
+            # Another process may have finished meanwhile.
             _check_unfinished(out, overwrite=overwrite, resumes=resumes)
             tidy_folder(out)
             if overwrite and _killed_at_its_end(out):
@@ -164,8 +163,10 @@ def _check_unfinished(out: Path, *, overwrite: bool, resumes: bool) -> None:
 
 
 def _killed_at_its_end(out: Path) -> bool:
-    """Whether a training was killed when its model had been written: its checkpoint is older. What
-    overwrites that model leaves newer ones."""
+    """Whether a training was killed after it wrote its model.
+
+    Its checkpoint is then older than the model. A run that overwrites the model has a newer one.
+    """
     checkpoint, model = out / CHECKPOINT, out / DESCRIPTION
     if not (checkpoint.exists() and is_saved(out)):
         return False
@@ -175,7 +176,7 @@ def _killed_at_its_end(out: Path) -> bool:
 def print_result(
     recogniser: Recognizer, data: Skeletons, out: Path, *, resumed: bool, as_json: bool
 ) -> None:
-    """What the last step of a recogniser's history came to."""
+    """Print the result of the last step in a recogniser's history."""
     step: dict[str, Any] = recogniser.history[-1]
     if as_json:
         print_json({"out": str(out), "resumed": resumed, "left_out": len(data.left_out)} | step)
@@ -200,7 +201,7 @@ def print_result(
         f"{step['precision']}: {in_words(step['seconds'])} on {step['hardware']}",
     ]
     if len(data.folds) > 1:
-        lines.append(f"this is one fold of {len(data.folds)}; choose another with --fold")
+        lines.append(f"this is one of {len(data.folds)} folds; choose another with --fold")
     lines += left_out(data)
     lines.append(f"wrote {out}")
     to.print("\n".join(lines), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The model that a command line names: a factory with weights and inputs, or a saved folder."""
+"""Load the model that a command line names: a factory with weights, or a saved folder."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def example_inputs(specs: Sequence[str]) -> tuple[Tensor, ...]:
     """
     if not specs:
         raise TrellisError(
-            "give an example input for each argument of forward(): --input 1x3x32x32"
+            "expected an example input for each argument of forward(), such as --input 1x3x32x32"
         )
     generator = torch.Generator().manual_seed(0)
     return tuple(_example(spec, generator) for spec in specs)
@@ -64,12 +64,12 @@ def _example(spec: str, generator: torch.Generator) -> Tensor:
     found = SPEC.fullmatch(spec)
     if found is None:
         raise TrellisError(
-            f"--input {spec[:200]!r} is no input: write [TYPE:]SHAPE[=VALUE], such as 1x3x224x224, "
+            f"--input {spec[:200]!r}: expected [TYPE:]SHAPE[=VALUE], such as 1x3x224x224, "
             "int64:1x128 or int64:1x128=1"
         )
     name = found["type"] or "float32"
     if name not in TYPES:
-        raise TrellisError(f"--input {spec!r}: {name!r} is no type; there are {', '.join(TYPES)}")
+        raise TrellisError(f"--input {spec!r}: unknown type {name!r}; expected {', '.join(TYPES)}")
     sizes = found["shape"].split("x")
     if len(sizes) > _DIMENSIONS or max(map(len, sizes)) > _DIGITS:
         raise TrellisError(
@@ -103,7 +103,7 @@ def _value(spec: str, text: str, kind: torch.dtype) -> float:
             return value
     except ValueError:
         pass
-    raise TrellisError(f"--input {spec[:200]!r}: {text[:60]!r} is no value of that type")
+    raise TrellisError(f"--input {spec[:200]!r}: the type cannot hold the value {text[:60]!r}")
 
 
 # From ``package.module:factory`` to a model.
@@ -151,7 +151,7 @@ def _import(name: str) -> Any:
         # The module itself or a package on the way to it; anything else is missing inside it.
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise TrellisError(
-                f"there is no module {error.name!r}, neither in the current folder nor installed"
+                f"module {error.name!r} not found, neither in the current folder nor installed"
             ) from error
         raise TrellisError(f"importing {name!r} failed: {_say(error)}") from error
     except (Exception, SystemExit) as error:

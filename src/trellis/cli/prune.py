@@ -1,4 +1,4 @@
-"""``trellis prune``: keep the best connections of a model, and write what is left."""
+"""``trellis prune``: prune a model, and write its weights and masks."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ Saliency = Annotated[
     str,
     arg(
         metavar="magnitude|FILE",
-        help="Importance of a connection: magnitude, or a safetensors file with a tensor of the "
-        "same shape for each parameter.",
+        help="Saliency of connections: magnitude, or a safetensors file with a tensor of the same "
+        "shape for each parameter.",
     ),
 ]
 Consistent = Annotated[
@@ -72,7 +72,8 @@ Ignore = Annotated[
     tyro.conf.UseAppendAction,
     arg(
         metavar="PATTERN",
-        help="Parameters that are neither pruned nor counted, by name: 'head.*'. Repeat for more.",
+        help="Pattern of parameter names that are neither pruned nor counted, such as 'head.*'. "
+        "Can be repeated.",
     ),
 ]
 
@@ -201,14 +202,14 @@ def prune(
     as_json: Json = False,
     **options: Any,
 ) -> int:
-    """Keep the best connections of a model, so that every kept one is on a path.
+    """Prune a model so that every kept connection lies on a path.
 
-    Prints an audit before and after. Without --out and --masks nothing is written.
+    Prints an audit before and after. Without --out and --masks, nothing is written.
 
       trellis prune shop.models:detector --weights trained.safetensors --input 1x3x224x224 --sparsity 0.99 --out pruned.safetensors
       trellis prune hands --sparsity 0.99 --out small
 
-    The second prunes a model that `trellis train` wrote; `trellis tune` then restores accuracy.
+    The second prunes a model that `trellis train` wrote; `trellis tune` then fine-tunes it.
     """  # noqa: E501  (an example must be one line to be copied)
     files = [each for each in (saliency, *options.values()) if isinstance(each, str)]
     named = [Path(each) for each in files if each.endswith((".json", ".safetensors"))]

@@ -1,4 +1,4 @@
-"""``trellis report``: one page that shows what survived."""
+"""``trellis report``: write one page about a run or a model."""
 
 from __future__ import annotations
 
@@ -29,28 +29,27 @@ Run = Annotated[
     tyro.conf.Positional,
     arg(
         metavar="RUN",
-        help="A folder that `trellis reproduce`, `demo`, `shrink`, `train`, `prune` or `tune` "
-        "wrote.",
+        help="Folder that `trellis reproduce`, `shrink`, `train`, `prune` or `tune` wrote.",
     ),
 ]
 Data = Annotated[
     str | None,
     arg(
         metavar="SOURCE",
-        help="Where the recordings of the run are: for moving skeletons and, with a model, for "
-        "what it takes for what. Only hands45 is read without it.",
+        help="Recordings of the run, for moving skeletons and, with a model, for confusions "
+        "(default: only hands45 is read by itself).",
     ),
 ]
 Out = Annotated[
-    Path | None, arg(metavar="FILE", help="The page. Without it, report.html in the folder.")
+    Path | None, arg(metavar="FILE", help="Output file (default: report.html in the folder).")
 ]
 NetworkRow = Annotated[
     str | None,
-    arg(metavar="ROW", help="The row of a run to open with, such as viterbi@99.9."),
+    arg(metavar="ROW", help="Row of a run to show first, such as viterbi@99.9."),
 ]
 Dense = Annotated[
     Path | None,
-    arg(metavar="FOLDER", help="With a pruned model: the dense one to set beside it."),
+    arg(metavar="FOLDER", help="Dense model to show beside a pruned one."),
 ]
 
 
@@ -66,17 +65,17 @@ def report(
     fold: OwnFold = None,
     skip_bad: SkipBad = False,
 ) -> int:
-    """Write one page that shows a run or a model: how much can go, what is kept, what survived.
+    """Write one page about a run or a model: accuracy against size, and what is kept.
 
-    A single HTML file that opens from disk and fetches nothing.
+    The page is one HTML file that opens from disk and needs no network.
 
-      trellis report runs/demo
+      trellis report runs/demo/paper
       trellis report tuned --data hands45 --dense hands
       trellis report table2-fpha-paper-1a2b3c --network viterbi@99.9
     """
     place = run / "report.html" if out is None else out
     if not run.is_dir():
-        raise TrellisError(f"there is no folder {str(run)!r}: give a run or a model")
+        raise TrellisError(f"folder {str(run)!r} not found: give a run or a model")
     if out is None and place.is_symlink():  # in a folder that may be a stranger's
         raise TrellisError(
             f"{str(place)!r} is a symbolic link to {os.readlink(place)!r}: name the page with --out"

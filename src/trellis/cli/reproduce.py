@@ -1,4 +1,4 @@
-"""``trellis reproduce``: the paper's tables, with its figures beside ours."""
+"""``trellis reproduce``: compute the paper's tables, with its figures beside ours."""
 
 from __future__ import annotations
 
@@ -45,17 +45,18 @@ TableName = Annotated[
         "table3: the global surrogate by 1/α."
     ),
 ]
-Seeds = Annotated[int, arg(metavar="N", help="How many networks stand behind each figure.")]
+Seeds = Annotated[int, arg(metavar="N", help="Number of networks per figure.")]
 Out = Annotated[
     Path | None,
     arg(
         metavar="FOLDER",
-        help="Where cells are stored as they are finished, and the table at the end. Without it, "
-        "a folder named after the settings, here.",
+        help="Output folder for finished cells and the table (default: a folder in the current "
+        "one, named after the settings).",
     ),
 ]
 Rates = Annotated[
-    tuple[float, ...], arg(metavar="PERCENT", help="table2: how much to remove. table3: one rate.")
+    tuple[float, ...],
+    arg(metavar="PERCENT", help="Percentages to remove. table2: any number of them. table3: one."),
 ]
 Rows = Annotated[
     tuple[str, ...],
@@ -66,22 +67,28 @@ Rows = Annotated[
     ),
 ]
 InverseAlphas = Annotated[tuple[float, ...], arg(metavar="1/ALPHA", help="table3: values of 1/α.")]
-Epochs = Annotated[int | None, arg(metavar="N", help="Dense training, instead of the recipe's.")]
-TuneEpochs = Annotated[int | None, arg(metavar="N", help="Tuning, instead of the recipe's.")]
-Chunks = Annotated[int, arg(help="Averages that a recording of any length becomes.")]
-Heads = Annotated[int, arg(help="Attention matrices; fewer for a quick trial.")]
-Filters = Annotated[int, arg(help="Channels of each head; fewer for a quick trial.")]
-Blocks = Annotated[int, arg(help="Blocks of attention and convolution, stacked.")]
-Shared = Annotated[bool, arg(help="One convolution for all heads.")]
+Epochs = Annotated[
+    int | None, arg(metavar="N", help="Epochs of dense training (default: from the recipe).")
+]
+TuneEpochs = Annotated[
+    int | None, arg(metavar="N", help="Epochs of fine-tuning (default: from the recipe).")
+]
+Chunks = Annotated[
+    int, arg(help="Number of equal time intervals over which a recording is averaged.")
+]
+Heads = Annotated[int, arg(help="Number of attention matrices; fewer for a quick trial.")]
+Filters = Annotated[int, arg(help="Channels per head; fewer for a quick trial.")]
+Blocks = Annotated[int, arg(help="Number of blocks of attention and convolution.")]
+Shared = Annotated[bool, arg(help="One convolution shared by all heads.")]
 StackSize = Annotated[
     int | None,
-    arg(metavar="N", help="Networks trained side by side; without it, as many as should fit."),
+    arg(metavar="N", help="Networks trained together (default: as many as fit in memory)."),
 ]
 Workers = Annotated[
-    int | None, arg(metavar="N", help="Processes that prune; without it, one for each core.")
+    int | None, arg(metavar="N", help="Processes that prune (default: one per core).")
 ]
 TableOnly = Annotated[
-    bool, arg(help="Train nothing: show, and write again, what the folder holds so far.")
+    bool, arg(help="No training: print and write the table of what the folder holds.")
 ]
 
 
@@ -111,11 +118,10 @@ def reproduce(
     workers: Workers = None,
     table_only: TableOnly = False,
 ) -> int:
-    """Make a table of the paper on any recordings, its figures beside ours.
+    """Compute a table of the paper on any recordings, with the paper's figures beside ours.
 
-    Every protocol with several folds is trained on all of them. A run that was killed goes on
-    where it stopped when the same command is given again, and ends with the same table, as
-    table.txt, .md, .csv and .tex in its folder.
+    A protocol with several folds is trained on all of them. If a run is stopped, the same command
+    continues and gives the same table. The folder then holds table.txt, .md, .csv and .tex.
 
       trellis reproduce table2 --data fpha:PATH --seeds 5 --device cuda --recipe paper
       trellis reproduce table2 --data hands45 --seeds 2 --rates 90 99 --rows mp tc viterbi --heads 4 --filters 16
@@ -151,7 +157,7 @@ def _registered(rows: Sequence[str]) -> tuple[str, ...]:
 
 
 def _stored(path: Path, table: str) -> Folder:
-    """The run in a folder, if it is one of this table."""
+    """Return the run in a folder, if it is one of this table."""
     found = stored(path)
     if (there := found.settings.table) != table:
         raise TrellisError(
@@ -166,7 +172,7 @@ def show_table(folder: Folder) -> int:
     write_outputs(folder)
     to = console()
     made = terminal(report_of(folder))
-    # In a pipe or a log as wide as the table; on a narrow terminal lines wrap, and none is cut.
+    # As wide as the table in a pipe or a log. On a narrow terminal, lines wrap and none is cut.
     to.width = max(width(made), to.width if to.is_terminal else 0)
     to.print(made)
     to.print(f"\nwrote {folder.path / 'table.txt'}, .md, .csv and .tex", soft_wrap=True)
@@ -174,7 +180,7 @@ def show_table(folder: Folder) -> int:
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -211,7 +217,7 @@ def live_bar() -> Iterator[Watch]:
             bar.update(
                 task,
                 description=f"stack {progress.stack} of {progress.stacks}: {progress.doing}",
-                total=progress.work - progress.before,  # by what this call does, time left is told
+                total=progress.work - progress.before,  # this call only, for the time left
                 completed=progress.done - progress.before,
                 state=f"{_scores(progress)}  left".lstrip(),
             )

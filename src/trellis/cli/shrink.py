@@ -341,7 +341,7 @@ def shrink_in(
 
     Returns:
         The outcome, whether a stopped run was continued, and the lines about the page (or the
-        reason why there is no page).
+        reason why none was written).
     """
     with held_run(folder):
         check_run(folder, overwrite=overwrite)  # another process may have finished meanwhile
@@ -358,7 +358,7 @@ def shrink_in(
 def _course(name: str, length: float, *, mirror: bool) -> Course:
     if not 0 < length <= LONGEST:
         raise TrellisError(
-            f"--length {length!r}: give a number above 0, such as 0.5, and up to {LONGEST:,}"
+            f"--length {length!r}: give a number above 0 and up to {LONGEST:,}, such as 0.5"
         )
     return course_named(name, mirror=mirror).times(length)
 

@@ -1,4 +1,4 @@
-"""``trellis train``: a network that names actions in recordings of moving skeletons."""
+"""``trellis train``: train a graph network on recordings of moving skeletons."""
 
 from __future__ import annotations
 
@@ -31,59 +31,56 @@ from .fitting import (
 from .output import training_bar
 
 arg = tyro.conf.arg
-Heads = Annotated[int, arg(help="How many attention matrices look at the skeleton.")]
-Filters = Annotated[int, arg(help="Channels that each head's convolution gives.")]
-Blocks = Annotated[int, arg(help="How many blocks of attention and convolution are stacked.")]
-Shared = Annotated[bool, arg(help="One convolution for all heads.")]
+Heads = Annotated[int, arg(help="Number of attention matrices over the joints.")]
+Filters = Annotated[int, arg(help="Output channels of each head's convolution.")]
+Blocks = Annotated[int, arg(help="Number of blocks of attention and convolution.")]
+Shared = Annotated[bool, arg(help="One convolution shared by all heads.")]
 Combine = Annotated[
-    Literal["concat", "sum"], arg(help="Whether heads lie side by side or are added.")
+    Literal["concat", "sum"], arg(help="How heads are combined: concatenated or summed.")
 ]
 Activation = Annotated[
     Literal["relu", "abs"],
     arg(
-        help="What a hidden unit makes of its sum: relu, as in the paper, or abs, which answers to "
-        "a motion and to its opposite: small networks are often more accurate with it."
+        help="Activation of hidden units. relu: as in the paper. abs: absolute value, often more "
+        "accurate in small networks."
     ),
 ]
-Bias = Annotated[bool, arg(help="Give convolutions and the dense layer biases.")]
+Bias = Annotated[bool, arg(help="Biases in convolutions and in the dense layer.")]
 Bones = Annotated[
     Literal["free", "start", "limit", "fixed"],
     arg(
-        help="Attention between joints. free: learnt from nothing. start: begins with the "
-        "skeleton's bones. limit: never leaves them. fixed: is the bones, and not trained."
+        help="Attention between joints. free: random initial values. start: initialised with the "
+        "skeleton's bones. limit: only between joints with a bone. fixed: the bones, not trained."
     ),
 ]
 Chunks = Annotated[
-    int, arg(help="A recording of any length becomes so many averages over equal stretches.")
+    int, arg(help="Number of equal time intervals over which a recording is averaged.")
 ]
 Kinds = Annotated[
     tuple[Literal["coordinates", "velocity", "bones"], ...],
     arg(
         metavar="KIND …",
-        help="What it sees of each joint: coordinates, velocity (from chunk to chunk), bones (from "
-        "the joint it hangs on).",
+        help="Input channels of each joint: coordinates, velocity (difference between chunks), "
+        "bones (offset from the parent joint).",
     ),
 ]
 Basis = Annotated[
     Literal["chunks", "cosines"],
     arg(
-        help="Whether it sees each joint moment by moment, or as waves over the whole recording "
-        "(the cosine transform of its chunks): few weights say more of waves."
+        help="Representation of time. chunks: averages over intervals. cosines: their discrete "
+        "cosine transform, which suits networks with few weights."
     ),
 ]
 Frame = Annotated[
     Literal["camera", "body"],
     arg(
-        help="Whose frame the recordings are seen in. body: turned so that a person stands upright "
-        "and faces the same way, for skeletons that say which joints tell."
+        help="Coordinate frame. body: rotated so that the person stands upright and faces one "
+        "direction; needs a layout that defines it."
     ),
 ]
 Size = Annotated[
     Literal["recorded", "alike"],
-    arg(
-        help="How large skeletons are. alike: as if all had bones of the same mean length, so that "
-        "it does not matter who moves nor, in pictures, how far away."
-    ),
+    arg(help="Size of skeletons. recorded: unchanged. alike: rescaled to one mean bone length."),
 ]
 
 
@@ -122,12 +119,12 @@ def train(
 ) -> int:
     """Train a graph network on recordings of moving skeletons, and save it as a folder.
 
-    The built-in data needs no download; recordings of your own go in a folder per action:
+    The built-in data needs no download. Your own recordings need one folder per action:
 
       trellis train hands45 --out hands
       trellis train csv:recordings --out mine --epochs 300
 
-    Killed? The same command goes on where it stopped, and ends with the same model. Then
+    If it is stopped, the same command continues and gives the same model. Next:
     `trellis evaluate hands --data hands45`, or `trellis prune hands --sparsity 0.99 --out small`.
     """
     settings = changed_recipe(recipe, epochs, tune=False)

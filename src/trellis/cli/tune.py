@@ -1,4 +1,4 @@
-"""``trellis tune``: train what pruning has kept."""
+"""``trellis tune``: fine-tune a pruned network."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from .fitting import (
 )
 from .output import training_bar
 
-NoiseSeed = Annotated[int, tyro.conf.arg(help="For the noise on the inputs.")]
+NoiseSeed = Annotated[int, tyro.conf.arg(help="Seed of the input noise.")]
 
 
 def tune(
@@ -63,19 +63,18 @@ def tune(
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> int:
-    """Train a pruned model again: kept connections learn, removed ones stay removed.
+    """Fine-tune a pruned model: kept connections are trained, removed ones stay removed.
 
-    Pruning costs accuracy, and this brings most of it back:
+    This restores most of the accuracy that pruning costs:
 
       trellis train hands45 --out hands
       trellis prune hands --sparsity 0.99 --out small
       trellis tune small --data hands45 --out tuned
 
-    With `--teacher hands` it learns from what the dense model says, too.
+    With `--teacher hands`, the dense model is distilled into the pruned one.
 
-    Recordings are treated as they were when the model was first trained. Without --protocol and
-    --fold, they are divided as they were then. A model that is not pruned is trained further as a
-    whole.
+    Recordings are prepared as in the model's first training. Without --protocol and --fold, they
+    are also divided as then. A model that is not pruned is trained further as a whole.
     """
     settings = changed_recipe(recipe, epochs, tune=True)
     place = chosen_device(device, precision)
@@ -90,7 +89,7 @@ def tune(
     checkpoint = out / CHECKPOINT
     with held_folder(out, overwrite=overwrite, resumes=True):
         resumed = checkpoint.exists()
-        with training_bar("tuning") as watch:
+        with training_bar("fine-tuning") as watch:
             tuned = skeleton.fit(
                 recogniser, found, chosen, settings, seed=seed, tune=True, device=place,
                 precision=precision, augmentation=skeleton.Augmentation() if augment else None,
