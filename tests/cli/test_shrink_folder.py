@@ -74,7 +74,7 @@ def test_killed_at_its_end_it_is_finished_by_the_same_command(
     again = run(*words, "b", "--overwrite")
     assert again.status == 0, again.err
     # Killed when all was written, it is asked for anew.
-    assert ("went on" in again.out) == (not at.endswith("forget"))
+    assert ("continued a stopped run" in again.out) == (not at.endswith("forget"))
     Path("b", ".lock").touch()
     assert run(*words, "b").status == 2
     assert sorted(os.listdir("b")) == FILES and tensors("b") == tensors("a")
@@ -145,7 +145,7 @@ def test_other_settings_are_named_and_begin_anew_if_told(
     refused = run(*words, "s", *changed)
     assert refused.status == 2
     assert "'s' holds a run that was begun with other settings: " in refused.err
-    assert said in refused.err and "--overwrite to begin anew" in refused.err
+    assert said in refused.err and "--overwrite to start again" in refused.err
     assert run(*words, "s", *changed, "--overwrite").status == 0
     assert run(*words, "t", *changed).status == 0
     assert sorted(os.listdir("s")) == FILES and tensors("s") == tensors("t")
@@ -201,7 +201,7 @@ def test_nothing_is_written_among_recordings(
 def test_a_place_that_is_taken_is_said_at_once(run: Run, tmp_path: Path) -> None:
     assert run("train", SOURCE, *SMALL, "--epochs", "1", "--out", "m").status == 0
     refused = run(*SHRINK, "--keep", "60", "--out", "m")
-    assert refused.status == 2 and "'m' holds a model: a run has a folder of its own" in refused.err
+    assert refused.status == 2 and "'m' holds a model: name another folder" in refused.err
     (tmp_path / "s").mkdir()
     (tmp_path / "s/model").write_text("a file")
     for out, said in (("s", "'s/model': it is a file"), ("arms.npz/s", "'arms.npz' is a file")):
@@ -249,7 +249,7 @@ def test_a_seed_that_is_none_is_refused(run: Run, seed: int) -> None:
     ):
         refused = run(*words, "--seed", str(seed), "--out", "s")
         assert refused.status == 2
-        assert f"--seed {seed}: give a whole number from 0 up" in refused.err
+        assert f"--seed {seed}: expected a whole number from 0" in refused.err
     assert not Path("s").exists()
 
 
