@@ -99,7 +99,7 @@ def test_killed_while_it_replaces_a_finished_run_it_goes_on(
     assert sorted(os.listdir("s")) == FILES and tensors("s") == tensors("a")
     stopped("trellis.skeleton.shrink.run.losses", *words, "s", "--overwrite")
     anew = run(*words, "s", *other, "--overwrite")  # what is under way is another's
-    assert anew.status == 0 and "went on" not in anew.out
+    assert anew.status == 0 and "continued a stopped run" not in anew.out
     assert sorted(os.listdir("s")) == FILES and tensors("s") == tensors("a")
 
 
