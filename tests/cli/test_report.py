@@ -360,7 +360,7 @@ def test_a_pipe_in_a_folder_is_not_waited_for(fails: Fails, arms: Path, name: st
 def test_nonsense_is_one_line(run: Run, fails: Fails, arms: Path) -> None:
     (arms / "empty").mkdir()
     assert "neither a run nor a model" in fails("report", "empty")
-    assert "there is no folder 'nowhere'" in fails("report", "nowhere")
+    assert "folder 'nowhere' not found" in fails("report", "nowhere")
     assert "is for a run" in fails("report", "arms", "--network", "mp@90")
     assert "it is a folder" in fails("report", "arms", "--out", "empty")
     assert "nothing.npz" in fails("report", "arms", "--data", "npz:nothing.npz")

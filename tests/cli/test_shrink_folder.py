@@ -145,7 +145,7 @@ def test_other_settings_are_named_and_begin_anew_if_told(
     refused = run(*words, "s", *changed)
     assert refused.status == 2
     assert "'s' holds a run that was begun with other settings: " in refused.err
-    assert said in refused.err and "--overwrite to begin anew" in refused.err
+    assert said in refused.err and "--overwrite to start again" in refused.err
     assert run(*words, "s", *changed, "--overwrite").status == 0
     assert run(*words, "t", *changed).status == 0
     assert sorted(os.listdir("s")) == FILES and tensors("s") == tensors("t")
@@ -249,7 +249,7 @@ def test_a_seed_that_is_none_is_refused(run: Run, seed: int) -> None:
     ):
         refused = run(*words, "--seed", str(seed), "--out", "s")
         assert refused.status == 2
-        assert f"--seed {seed}: give a whole number from 0 up" in refused.err
+        assert f"--seed {seed}: expected a whole number from 0" in refused.err
     assert not Path("s").exists()
 
 
