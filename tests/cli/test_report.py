@@ -372,7 +372,7 @@ def test_nonsense_is_one_line(run: Run, fails: Fails, arms: Path) -> None:
 
 def test_an_option_of_models_is_none_of_runs(fails: Fails, table: Path) -> None:
     assert "--dense is for a model" in fails("report", table, "--dense", "x")
-    assert "no row of this run: mp@50" in fails("report", table, "--network", "viterbi@1")
+    assert "known: mp@50" in fails("report", table, "--network", "viterbi@1")
 
 
 def test_an_audit_as_a_page(run: Run, fails: Fails, arms: Path) -> None:

@@ -65,7 +65,7 @@ def test_without_recordings_the_page_says_so_and_shows_the_rest(
 
 
 def test_other_recordings_are_refused(small: Made) -> None:
-    with pytest.raises(TrellisError, match="expected the recordings of this run"):
+    with pytest.raises(TrellisError, match="not the recordings of this run"):
         run_report(small.folder, lambda: hands(each=2))
 
 

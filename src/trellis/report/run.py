@@ -87,8 +87,8 @@ def _tested(folder: Folder, recordings: Callable[[], Skeletons | None] | None) -
         return None
     if describe(data).digest != folder.data.digest:
         raise TrellisError(
-            f"expected the recordings of this run, {folder.settings.data!r}, got {data.source!r}; "
-            "give the run's own with --data"
+            f"{data.source!r} are not the recordings of this run, which was made on "
+            f"{folder.settings.data!r}; give those with --data"
         )
     return from_fold(data, data.folds[0])
 
