@@ -22,8 +22,8 @@ def test_training_that_diverges(
 ) -> None:
     assert run("train", SOURCE, "--out", "m", *SMALL, "--epochs", "2").status == 0
     # So low a temperature is refused, unless nobody looks.
-    monkeypatch.setattr("trellis.training.distillation.check_teaching", lambda *_: None)
-    monkeypatch.setattr("trellis.skeleton.model.fitting.check_teaching", lambda *_: None)
+    monkeypatch.setattr("trellis.training.distillation.check_distillation", lambda *_: None)
+    monkeypatch.setattr("trellis.skeleton.model.fitting.check_distillation", lambda *_: None)
     words = ("--teacher", "m", "--temperature", "1e-40", "--epochs", "3")
     told = fails("train", SOURCE, "--out", "n", *SMALL, *words)
     assert "training diverged (loss is NaN) by epoch 1," in told

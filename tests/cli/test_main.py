@@ -108,7 +108,7 @@ def test_unknown_command(run: Run) -> None:
         ("audit a b", "trellis audit: error: unexpected argument 'b'"),
         ("prune x --keep 1.5", "trellis prune: error: --keep: expected a whole number, got '1.5'"),
         ("data", "trellis data: error: expected info or show"),
-        ("export cc x", "trellis export: error: expected onnx, c or wasm, got 'cc'"),
+        ("export cc x", "trellis export: error: expected c, onnx or wasm, got 'cc'"),
         ("export c x", "trellis export c: error: expected --out"),
         ("reproduce table9", "error: expected table1, table2 or table3, got 'table9'"),
         ("train x --bones no --out x", "--bones: expected free, start, limit or fixed, got 'no'"),
@@ -268,7 +268,10 @@ def test_ctrl_c_while_it_imports_is_status_130_and_silent(
     (tmp_path / "bin" / "trellis").write_text(
         "import sys\nfrom trellis.cli import main\nsys.exit(main())\n"
     )
-    python = f'PYTHONPATH="$PWD:$PYTHONPATH" {sys.executable}'
+    # A background job begins with SIGINT ignored.
+    usual = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+    usual += "os.execv(sys.argv[1], sys.argv[1:])"
+    python = f'PYTHONPATH="$PWD:$PYTHONPATH" {sys.executable} -c "{usual}" {sys.executable}'
     ran = shell(f"{started.format(python)} data info nothing:there", tmp_path)
     assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")
 

@@ -184,7 +184,7 @@ def test_a_rule_that_fails_is_named() -> None:
 
 
 def test_a_rule_for_something_else_is_refused() -> None:
-    with pytest.raises(TrellisError, match="3 is no operation"):
+    with pytest.raises(TrellisError, match="expected an operation, got 3"):
         trellis.rule(3)(lambda build, x: x)
 
 

@@ -33,7 +33,7 @@ from trellis.paper.settings import is_benchmark
         ({"rates": (float("nan"),)}, "expected a rate in percent.*got nan"),
         ({"rates": ()}, "at least one value, got rates"),
         ({"rates": (90.0, 90.0)}, "different values, got rates"),
-        ({"rows": ("mp", "mpp")}, "unknown row 'mpp'"),
+        ({"rows": ("mp", "mpp")}, "row 'mpp' is unknown"),
         ({"table": "table3", "rates": (90.0, 99.0)}, "one rate"),
         ({"inverse_alphas": (0.5,)}, "1/α of at least 1, got 0.5"),
     ],

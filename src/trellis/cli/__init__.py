@@ -271,10 +271,11 @@ def _imported(name: str, words: Sequence[str]) -> Command:
     """Import one command only.
 
     tyro's own subcommands need the functions of all commands, and so all their imports, even for
-    ``--help``. A module whose flags depend on the command line has a function ``command(words)``.
+    ``--help``. A module whose flags depend on the words of the command line has a function
+    ``command_for(words)``.
     """
     module = importlib.import_module(f"trellis.cli.{name}")
-    make = getattr(module, "command", None)
+    make = getattr(module, "command_for", None)
     return bounded(getattr(module, name) if make is None else make(words))
 
 

@@ -81,7 +81,7 @@ Ignore = Annotated[
 # Flags for the options of all registered methods, made from their classes.
 
 
-def command(args: Sequence[str]) -> Callable[..., int]:
+def command_for(args: Sequence[str]) -> Callable[..., int]:
     """Return the command `prune` with a flag for each option of each method.
 
     Args:

@@ -143,7 +143,7 @@ def made_in(folder: Path, make: Callable[[], Outcome], *, overwrite: bool) -> tu
             raise TrellisError(
                 f"{str(folder)!r} holds a run that was begun with other settings: "
                 f"{error.differs}. Give those settings, name another folder with --out, or pass "
-                "--overwrite to begin anew"
+                "--overwrite to start again"
             ) from None
     forget(folder)
     return make(), False

@@ -33,7 +33,7 @@ DEPTH = 100  # linear steps in a row that are followed back
 def contained(inner: Digits, outer: Digits) -> bool:
     """Whether every digit of ``inner`` is part of one of ``outer``.
 
-    >>> contained(((2, 3),), ((4, 3), (1, 4))), contained(((4, 3),), ((4, 3), (1, 2)))
+    >>> contained(((2, 3),), ((4, 3), (1, 2))), contained(((4, 3),), ((4, 3), (1, 2)))
     (False, True)
     """
     wide = _merged(outer)

@@ -28,3 +28,7 @@ __all__ = [
     "WalkMethod",
     "available",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

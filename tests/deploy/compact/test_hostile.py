@@ -40,7 +40,7 @@ def changed(folder: Path, *path: Any, to: Any) -> Path:
      "aten.__class__.default", "prims.device_put.default", 3, None],
 )  # fmt: skip
 def test_only_operations_of_networks_can_be_named(folder: Path, target: Any) -> None:
-    with pytest.raises(trellis.TrellisError, match="can be made"):
+    with pytest.raises(trellis.TrellisError, match="architecture is invalid"):
         trellis.load(changed(folder, "program", "ops", 0, 1, to=target))
 
 
@@ -121,7 +121,7 @@ WEIGHT: dict[str, str] = {"tensor": "0.weight"}
 def test_what_torch_does_not_check_is_checked(
     folder: Path, target: str, args: list[Any], shape: list[int]
 ) -> None:
-    with pytest.raises(trellis.TrellisError, match="can be made"):
+    with pytest.raises(trellis.TrellisError, match="architecture is invalid"):
         trellis.load(program(folder, [["y", target, args, {"dict": {}}]], shape))
 
 
