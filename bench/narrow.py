@@ -13,7 +13,7 @@ import time
 import torch
 
 from trellis import skeleton
-from trellis.cli.device import keep_freed
+from trellis.cli.data_arguments import keep_freed
 from trellis.masks import masks_of
 from trellis.skeleton.data.representation import reading_channels
 from trellis.skeleton.model.narrow import Narrow

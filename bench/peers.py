@@ -27,7 +27,7 @@ from torch.nn.utils import parametrize
 from torch.nn.utils import prune as torch_prune
 
 import trellis
-from trellis.graph.current import current
+from trellis.graph.trellis import current
 from trellis.methods.budget import budget
 from trellis.methods.synflow import synflow as synflow_ranking
 

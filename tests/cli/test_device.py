@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from trellis.cli.device import chosen_device
+from trellis.cli.data_arguments import chosen_device
 from trellis.errors import TrellisError
 
 

@@ -13,7 +13,7 @@ import pytest
 import trellis
 from tests.cli.arms import SMALL, trained  # noqa: F401  (a fixture)
 from tests.cli.conftest import Run
-from trellis.cli.fitting import held_folder
+from trellis.cli.train import held_folder
 from trellis.errors import TrellisError
 
 HOLD = """

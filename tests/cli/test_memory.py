@@ -12,7 +12,7 @@ import pytest
 PAGES = """
 import resource
 import numpy as np
-from trellis.cli.device import keep_freed
+from trellis.cli.data_arguments import keep_freed
 
 kept = {keep} and keep_freed()
 size = 64 << 20  # more than glibc keeps by itself, whatever it has seen
@@ -46,7 +46,7 @@ def test_freed_memory_is_used_again() -> None:
 
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    from trellis.cli import device as memory
+    from trellis.cli import data_arguments as memory
 
     for error in (OSError, TypeError):
 

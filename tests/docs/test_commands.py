@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from trellis.cli import main
-from trellis.paper.methods import METHODS
+from trellis.paper.settings import METHODS
 from trellis.skeleton.data.readers.registry import READERS
 from trellis.training import RECIPES
 

@@ -14,7 +14,7 @@ import trellis
 from trellis.errors import TrellisError
 from trellis.graph.builder import Builder
 from trellis.graph.registry import RULES
-from trellis.graph.rules.activation import NOT_ZERO_AT_ZERO, ZERO_AT_ZERO
+from trellis.graph.rules.elementwise import NOT_ZERO_AT_ZERO, ZERO_AT_ZERO
 from trellis.graph.steps import Bias, Signal
 
 from .dependency import Op, as_module, backwards, by_derivatives, forwards, traced

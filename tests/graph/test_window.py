@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.zoo import ZOO
-from trellis.graph import windows as window
+from trellis.graph import steps as window
 from trellis.graph.steps import Gather
 from trellis.graph.trellis import trace
 

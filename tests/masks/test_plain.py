@@ -14,7 +14,7 @@ from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 from tests.masks.models import Symmetric, TinyGPT, held_in_every_way, mlp, random_masks, weight
 from trellis.errors import TrellisError
 from trellis.masks import aliases, plain, plain_tensors
-from trellis.masks.structure import Entangled
+from trellis.masks.slots import Entangled
 
 
 def photograph(model: nn.Module) -> list[Any]:

@@ -21,10 +21,9 @@ from trellis.cli.reproduce import _registered
 from trellis.errors import TrellisError
 from trellis.methods import Chains, Magnitude, Problem, ScopedMethod, ScoreMethod, WalkMethod
 from trellis.methods.method import _METHODS, option_help, options_of_class, resolved
-from trellis.paper.methods import method_named
 from trellis.paper.plan import rows_of
 from trellis.paper.pruning import _method_modules
-from trellis.paper.settings import Settings
+from trellis.paper.settings import Settings, method_named
 from trellis.skeleton import GCN
 from trellis.skeleton.model.stack_selection import selector
 from trellis.skeleton.shrink import course_named

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from trellis.methods import ranking
-from trellis.methods.ranking import Ranking, count
+from trellis.methods import budget as ranking
+from trellis.methods.budget import Ranking, count
 
 
 def drawn(seed: int, levels: int) -> dict[str, Tensor]:
@@ -63,7 +63,7 @@ def test_many_ties_are_sorted_once_and_alike(
     plain = Ranking(scores, saliency, given)
     expected = [plain.top(m) for m in range(plain.size + 1)]
     assert "_order" not in plain.__dict__
-    monkeypatch.setattr("trellis.methods.ranking.SAMPLE", 1)
+    monkeypatch.setattr("trellis.methods.budget.SAMPLE", 1)
     once = Ranking(scores, saliency, given)
     for m, masks in enumerate(expected):
         found = once.top(m)

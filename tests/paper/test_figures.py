@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.paper.waves import small, waves
 from trellis.paper import plan_of
-from trellis.paper.figures import Figure, summary
-from trellis.paper.recordings import describe
+from trellis.paper.settings import describe
+from trellis.paper.tables import Figure, summary
 
 
 @given(st.lists(st.floats(0, 100), min_size=2, max_size=9))

@@ -18,7 +18,7 @@ from tests.paper.waves import small, waves
 from trellis.errors import TrellisError
 from trellis.paper import stored
 from trellis.paper.folder import opened
-from trellis.paper.recordings import describe
+from trellis.paper.settings import describe
 
 DATA = describe(waves())
 

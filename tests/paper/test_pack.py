@@ -15,7 +15,7 @@ from trellis.paper import plan_of, reproduce, stored
 from trellis.paper.folder import Folder
 from trellis.paper.plan import architecture_of
 from trellis.paper.pruning import is_packed, unpacked
-from trellis.paper.recordings import NAME, Named, Recordings, describe, read_named
+from trellis.paper.settings import NAME, Named, Recordings, describe, read_named
 from trellis.training import forward_of, predictions, stack
 
 

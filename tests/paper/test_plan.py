@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from tests.paper.waves import small, waves
 from trellis.errors import TrellisError
 from trellis.paper import Settings, plan_of
-from trellis.paper.methods import METHODS
 from trellis.paper.plan import Architecture, architecture_of
-from trellis.paper.recordings import describe
+from trellis.paper.settings import METHODS, describe
 
 ONE, THREE = describe(waves()), describe(waves(folds=3))
 

@@ -10,9 +10,9 @@ import torch
 
 import trellis
 from trellis.files import write_tensors
-from trellis.paper.methods import METHODS, with_inverse_alpha
 from trellis.paper.plan import Architecture, Row
 from trellis.paper.pruning import CellPruner, Job, Selection
+from trellis.paper.settings import METHODS, with_inverse_alpha
 from trellis.training import stack
 
 SMALL = Architecture(nodes=5, channels=12, classes=4, heads=3, filters=8)

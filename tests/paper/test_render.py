@@ -9,10 +9,10 @@ import re
 import pytest
 from rich.console import Console
 
-from trellis.paper.figures import Column, Figure, Line, Report
 from trellis.paper.render import comma, latex, markdown, terminal, text
 from trellis.paper.render import escaped_latex as in_latex
 from trellis.paper.render import escaped_markdown as in_markdown
+from trellis.paper.tables import Column, Figure, Line, Report
 
 REPORT = Report(
     title="Table 2: pruning",

@@ -14,7 +14,7 @@ from tests.paper.waves import small, waves
 from trellis.errors import TrellisError
 from trellis.paper import Progress, Settings, plan_of, report_of, reproduce, stored
 from trellis.paper.plan import architecture_of
-from trellis.paper.recordings import Recordings, describe
+from trellis.paper.settings import Recordings, describe
 from trellis.skeleton import Fold, Skeletons
 from trellis.skeleton.model.narrow import Narrow, narrowed
 from trellis.training import Training, accuracies, forward_of, stack
@@ -70,10 +70,10 @@ def test_what_is_empty_is_left_out_of_tuning_and_nothing_else_changes(
         shares.append(1.0 if found is None else found.share)
         return found
 
-    monkeypatch.setattr("trellis.paper.stacks.narrowed", watched)
+    monkeypatch.setattr("trellis.paper.run.narrowed", watched)
     reproduce(settings, data, tmp_path / "narrow")
     assert min(shares) < 0.9  # it was
-    monkeypatch.setattr("trellis.paper.stacks.narrowed", lambda *given: None)
+    monkeypatch.setattr("trellis.paper.run.narrowed", lambda *given: None)
     reproduce(settings, data, tmp_path / "whole")
     for one, other in zip(figures(tmp_path / "narrow"), figures(tmp_path / "whole"), strict=True):
         loss, whole = one.pop("loss"), other.pop("loss")

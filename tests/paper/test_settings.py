@@ -14,8 +14,7 @@ from tests.paper.waves import small, waves
 from trellis.cli import reproduce as command
 from trellis.errors import TrellisError
 from trellis.paper import Data, Folder, Settings
-from trellis.paper.recordings import describe
-from trellis.paper.settings import is_benchmark
+from trellis.paper.settings import describe, is_benchmark
 
 
 @pytest.mark.parametrize(

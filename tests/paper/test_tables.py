@@ -10,8 +10,8 @@ import pytest
 
 from tests.paper.waves import small, waves
 from trellis.paper import Data, Folder, Report, Settings, plan_of, report_of
-from trellis.paper.figures import shown
-from trellis.paper.recordings import describe
+from trellis.paper.settings import describe
+from trellis.paper.tables import shown
 
 BENCHMARK = replace(
     describe(waves()), train=(600,), test=(575,), joints=21, classes=45, source="fpha:x"

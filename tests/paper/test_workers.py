@@ -13,9 +13,9 @@ import pytest
 import trellis
 from trellis.files import write_tensors
 from trellis.paper import pruning as workers
-from trellis.paper.methods import METHODS
 from trellis.paper.plan import Architecture, Row
 from trellis.paper.pruning import Job, Selection
+from trellis.paper.settings import METHODS
 from trellis.training import stack
 
 SMALL = Architecture(nodes=4, channels=6, classes=3, heads=2, filters=5)

@@ -13,8 +13,8 @@ from tests.zoo import ZOO
 from trellis.graph.trellis import Trellis, trace
 from trellis.masks import plain
 from trellis.paths.audit import audit
+from trellis.paths.kernels import Places
 from trellis.paths.liveness import addable, dense, ends, liveness
-from trellis.paths.sparse import Places
 
 from .traced import prune_exactly, prune_least, shapes, traced
 

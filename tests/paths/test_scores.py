@@ -16,7 +16,7 @@ from tests.oracle.paths import viterbi
 from tests.oracle.scalar import Connection
 from tests.zoo import ZOO
 from trellis.graph.trellis import Trellis, trace
-from trellis.methods.ranking import Ranking
+from trellis.methods.budget import Ranking
 from trellis.paths import kernels, scores
 from trellis.paths.algebra import MaxTimes
 from trellis.paths.liveness import dense, liveness

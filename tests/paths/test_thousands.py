@@ -13,8 +13,8 @@ from tests.oracle.network import Network, as_set, random_mask
 from tests.oracle.networks import KINDS, random_network
 from tests.oracle.scalar import Connection
 from trellis.graph.trellis import Trellis, trace
+from trellis.paths.kernels import Places
 from trellis.paths.liveness import liveness
-from trellis.paths.sparse import Places
 
 EACH = 225  # networks of a kind
 TOGETHER = 25  # structures traced in one go

@@ -10,7 +10,7 @@ import pytest
 
 from tests.report.runs import hands, made_run
 from trellis.paper import Folder, Settings
-from trellis.paper.methods import METHODS
+from trellis.paper.settings import METHODS
 from trellis.report import write_page
 from trellis.report.run import run_report
 from trellis.skeleton import Skeletons

@@ -12,7 +12,7 @@ from trellis.paper import Folder, Settings, plan_of
 from trellis.paper.folder import opened
 from trellis.paper.plan import Cell, architecture_of
 from trellis.paper.pruning import is_packed, packed
-from trellis.paper.recordings import Named, describe
+from trellis.paper.settings import Named, describe
 from trellis.skeleton import Fold, Layout, Skeletons
 from trellis.skeleton.data.hands.hand import LAYOUT
 

@@ -15,9 +15,8 @@ from hypothesis import given, settings
 from tests.report.networks import network, networks
 from tests.report.paths import Path, paths
 from trellis.report import drawing as module
-from trellis.report.costs import multiplications
 from trellis.report.drawing import drawing
-from trellis.report.gcn_paths import messages_of, weights_of
+from trellis.report.gcn_paths import messages_of, multiplications, weights_of
 from trellis.skeleton import GCN
 
 BRANCHES = [0, 1, 1]

@@ -16,8 +16,7 @@ from tests.paper.waves import waves
 from tests.report.browser import Browser
 from tests.report.conftest import Made
 from trellis.report import write_page
-from trellis.report.examples import FRAMES, GRID, examples, from_fold, thinned
-from trellis.report.model import Models, model_report
+from trellis.report.model import FRAMES, GRID, Models, examples, from_fold, model_report, thinned
 from trellis.skeleton import Fold, Recognizer, Skeletons
 
 

@@ -15,15 +15,15 @@ import torch
 import trellis
 from tests.paper.waves import waves
 from trellis.cli.prune import prune
-from trellis.methods.options import Options
-from trellis.report.commands import PRUNE as OWN
-from trellis.report.commands import commands, exact
+from trellis.methods.prune import Options
+from trellis.report.history import PRUNE as OWN
+from trellis.report.history import commands, exact
 from trellis.report.model import Models, model_report
 from trellis.skeleton import Recognizer, fit
 from trellis.skeleton.shrink import course_named, shrink
 from trellis.training import recipe_named
-from trellis.training.plan import options_of
-from trellis.training.provenance import hardware
+from trellis.training.checkpoint import hardware
+from trellis.training.schedule import options_of
 
 
 def told(tmp_path: Path, step: dict[str, Any], *, body: bool, **options: Any) -> dict[str, Any]:

@@ -16,11 +16,10 @@ from trellis.cli.report import of_run
 from trellis.errors import TrellisError
 from trellis.paper.plan import architecture_of
 from trellis.paper.pruning import kept_of, unpacked
-from trellis.paper.recordings import describe
-from trellis.report.costs import moments_of
+from trellis.paper.settings import describe
 from trellis.report.drawing import shown_network
-from trellis.report.examples import DIGEST, from_built_in
-from trellis.report.gcn_paths import Connections, kept_weights, weights_of
+from trellis.report.gcn_paths import Connections, kept_weights, moments_of, weights_of
+from trellis.report.model import DIGEST, from_built_in
 from trellis.report.run import run_report
 from trellis.skeleton import GCN, load_dataset
 from trellis.skeleton.data.hands import some_of_hands45

@@ -21,8 +21,7 @@ from tests.report.browser import Browser, Seen
 from tests.report.conftest import HOSTILE, Made, made
 from tests.report.runs import hands
 from trellis.report import write_page
-from trellis.report.content import audit_report
-from trellis.report.page import page
+from trellis.report.page import audit_report, page
 from trellis.skeleton import Layout
 
 ROOT = Path(trellis.__file__).parents[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trellis.report.content import HANDS, drawn_pose
+from trellis.report.page import HANDS, drawn_pose
 from trellis.skeleton import Layout
 from trellis.skeleton.data.hands.hand import LAYOUT
 from trellis.skeleton.data.layouts import LAYOUTS

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 
 from tests.report.networks import network, networks
 from tests.report.paths import paths
-from trellis.report.costs import by_joint, by_moment, moments_of
 from trellis.report.drawing import FULL_SHARE, shown_network
-from trellis.report.gcn_paths import messages_of, weights_of
+from trellis.report.gcn_paths import by_joint, by_moment, messages_of, moments_of, weights_of
 from trellis.skeleton import GCN, Layout
 from trellis.skeleton.data.representation import cosines
 

@@ -13,7 +13,7 @@ from tests.training.killed import Killed, kill_after
 from tests.training.networks import gcn, recordings
 from trellis.errors import TrellisError
 from trellis.training import Training, forward_of, recipe_named, run, stack
-from trellis.training.dropout import Dropout
+from trellis.training.batches import Dropout
 
 NAME = "dense.weight"
 MODELS = [gcn(seed) for seed in (1, 2)]

@@ -14,7 +14,7 @@ from torch.nn.utils import prune as torch_prune
 import trellis
 from trellis import Pruner, Schedule
 from trellis.errors import TrellisError
-from trellis.training.plan import Plan
+from trellis.training.schedule import Plan
 
 
 def pictures(seed: int) -> nn.Sequential:

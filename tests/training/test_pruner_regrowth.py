@@ -12,9 +12,9 @@ from torch import nn
 import trellis
 from trellis import Pruner, Schedule
 from trellis.masks.masks import Masks
-from trellis.training.plan import Plan
 from trellis.training.pruner import Renewal
 from trellis.training.regrowth import ProbedMask, returning
+from trellis.training.schedule import Plan
 
 from .gradual import adam, batch, example, gradual, guaranteed, learn, network, sgd
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from trellis import Schedule
 from trellis.errors import TrellisError
-from trellis.training.plan import Plan
-from trellis.training.schedule import CURVES
+from trellis.training.schedule import CURVES, Plan
 
 GRADUAL = [name for name in CURVES if name != "one-shot"]
 

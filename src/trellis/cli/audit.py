@@ -14,7 +14,7 @@ from ..errors import TrellisError
 from ..files import check_writable
 from ..finite import check_model
 from ..report import write_page
-from ..report.content import audit_report
+from ..report.page import audit_report
 from .data_arguments import Inputs, Json, Target, Weights
 from .model_arguments import input_files, opened
 from .output import print_audit, print_json, say, stdout_to_stderr

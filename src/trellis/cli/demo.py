@@ -32,8 +32,8 @@ from ..skeleton import Fold, Recognizer, Skeletons
 from ..skeleton.shrink import course_named, options_for
 from ..training import recipe_named
 from ..training.batches import batch_count
-from ..training.provenance import versions
-from .device import chosen_device, knows_bf16
+from ..training.checkpoint import versions
+from .data_arguments import chosen_device, knows_bf16
 from .export import scene_of, source_of_recogniser
 from .output import console, percent, phases_bar, show, table
 from .report import written

@@ -19,14 +19,14 @@ from ..files import check_writable, replacing
 from ..finite import check_model
 from ..methods import available
 from ..methods.method import default_of, method_class, option_help, option_types, options_of_class
-from ..methods.options import DEFAULT
+from ..methods.prune import DEFAULT
 from ..saving.folder import own_files
 from ..saving.weights import read_tensors, write_weights
 from ..schema import Count, read_json
 from .data_arguments import Inputs, Json, Target, Weights
-from .fitting import Overwrite, check_folder, held_folder
 from .model_arguments import Opened, current_folder_first, input_files, is_folder, opened
 from .output import print_change, print_json, say, stdout_to_stderr
+from .train import Overwrite, check_folder, held_folder
 
 arg = tyro.conf.arg
 Sparsity = Annotated[

@@ -13,10 +13,9 @@ from .. import skeleton
 from ..errors import TrellisError
 from ..files import check_writable
 from ..paper import Folder, stored
-from ..paper.recordings import describe, read_named
+from ..paper.settings import describe, read_named
 from ..report import write_page
-from ..report.examples import BUILT_IN, from_built_in
-from ..report.model import Models, model_report, models_in
+from ..report.model import BUILT_IN, Models, from_built_in, model_report, models_in
 from ..report.run import run_report
 from ..saving.folder import own_files
 from ..skeleton import Skeletons

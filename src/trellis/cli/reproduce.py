@@ -26,15 +26,13 @@ from ..paper import (
     write_outputs,  # fmt: skip
 )
 from ..paper import reproduce as reproduced
-from ..paper.methods import METHODS
 from ..paper.render import terminal, width
-from ..paper.settings import INVERSE_ALPHAS, RATES, ROWS
+from ..paper.settings import INVERSE_ALPHAS, METHODS, RATES, ROWS
 from ..training import recipe_named
-from .data_arguments import DataSource, Protocol, SkipBad
-from .device import Device, Precision, chosen_device
-from .fitting import RecipeName
+from .data_arguments import DataSource, Device, Precision, Protocol, SkipBad, chosen_device
 from .model_arguments import current_folder_first
 from .output import ProgressLog, Screen, console, percent, stdout_to_stderr
+from .train import RecipeName
 
 arg = tyro.conf.arg
 TableName = Annotated[

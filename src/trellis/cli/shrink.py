@@ -28,21 +28,34 @@ from ..training import remove_checkpoint
 from ..training.checkpoint import OtherSettings
 from .data_arguments import (
     DataAlias,
+    Device,
     FoldName,
     Json,
     OptionalSource,
+    Precision,
     Protocol,
     SkipBad,
     check_apart,
+    chosen_device,
     chosen_fold,
     described,
 )
 from .data_arguments import left_out as left_out_lines
-from .device import Device, Precision, chosen_device
-from .fitting import Overwrite, Seed, check_seed
 from .output import console, counted, percent, phases_bar, print_json, show, table
 from .report import written
-from .train import Activation, Basis, Chunks, Filters, Frame, Heads, Kinds, Size
+from .train import (
+    Activation,
+    Basis,
+    Chunks,
+    Filters,
+    Frame,
+    Heads,
+    Kinds,
+    Overwrite,
+    Seed,
+    Size,
+    check_seed,
+)
 
 # The folder of a run: two models, the curve of a search, a report, and checkpoints meanwhile.
 

@@ -25,7 +25,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..errors import TrellisError
 from ..masks.plain import entangle, plain
-from ..masks.structure import TRACING, Entangled
+from ..masks.slots import TRACING, Entangled
 from .inputs import Inputs, describe, specs, unnamed
 from .registry import RULES, key
 

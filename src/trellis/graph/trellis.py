@@ -1,14 +1,20 @@
-"""Trace a model once: the trellis that audits, pruning and schedules share."""
+"""Trace a model once: the trellis that audits, pruning and schedules share.
+
+A trellis also chooses the tokens that it is traced with, and reads the current weights and masks
+of its model.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
@@ -16,16 +22,26 @@ from torch.nn.parameter import is_lazy
 
 from ..devices import as_asked, on_cpu
 from ..errors import TrellisError
-from ..masks.plain import aliases
-from ..masks.slots import named_plain_modules
-from ..masks.structure import Entangled
+from ..masks.plain import aliases, undisturbed
+from ..masks.slots import Entangled, named_plain_modules, named_slots, tied
 from .builder import TRUE
 from .export import decompose, export, mutates, on_plain
 from .inputs import Inputs, as_inputs, describe, leaves, of_tensors, one_sample, specs, tensors
 from .interpreter import Interpreter, UnknownOperation
 from .simplify import lean, needed
-from .steps import Bias, Contract, Either, Gate, Product, Reshape, Signal, Source, Step, Weight
-from .tokens import MOST_USES, assignments
+from .steps import (
+    Bias,
+    Contract,
+    Either,
+    Fixed,
+    Gate,
+    Product,
+    Reshape,
+    Signal,
+    Source,
+    Step,
+    Weight,
+)
 
 
 @dataclass(eq=False)
@@ -385,3 +401,178 @@ def names_in(weight: Weight) -> list[str]:
     starts = torch.tensor([start for _, start in ordered])
     which = torch.unique(torch.searchsorted(starts, positions, right=True) - 1)
     return [ordered[i][0] for i in which.tolist()]
+
+
+ALL = 256
+PAIRS = 1024
+MOST_USES = 1 << 27  # uses of connections, over all assignments
+
+
+def assignments(
+    inputs: Sequence[Tensor], vocabularies: Mapping[int, int], most: int
+) -> tuple[Tensor, ...] | None:
+    """Return the inputs as a batch with one sample for each assignment.
+
+    None if there are more than ``most`` assignments. ``vocabularies`` maps the place of each input
+    that holds tokens to the size of its vocabulary.
+
+    >>> assignments([torch.zeros(1, 2, dtype=torch.int64)], {0: 2}, 4)[0].tolist()
+    [[0, 0], [1, 0], [0, 1], [1, 1]]
+    """
+    if any(x.shape[:1] != (1,) for x in inputs):
+        return None
+    sizes = [vocabularies[i] for i in vocabularies for _ in range(inputs[i].numel())]
+    if not sizes:
+        return None
+    rows = _all(sizes) if math.prod(sizes) <= ALL else _pairs(sizes)
+    if rows is None or len(rows) > most:
+        return None
+    batch, start = [], 0
+    for place, x in enumerate(inputs):
+        if place in vocabularies:
+            mine = rows[:, start : start + x.numel()]
+            start += x.numel()
+            batch.append(mine.reshape(len(rows), *x.shape[1:]).to(x))
+        else:
+            batch.append(x.expand(len(rows), *x.shape[1:]).clone())
+    return tuple(batch)
+
+
+def _all(sizes: Sequence[int]) -> Tensor:
+    count = torch.arange(math.prod(sizes))
+    columns = []
+    for size in sizes:
+        columns.append(count % size)
+        count = count // size
+    return torch.stack(columns, 1)
+
+
+def _pairs(sizes: Sequence[int]) -> Tensor | None:
+    """Return an orthogonal array (p², columns), p prime: every two columns hold every pair.
+
+    Column j of row (a, b) is a + j b modulo p, so two columns determine a and b.
+    """
+    p = max(*sizes, len(sizes), 2) if len(sizes) > 1 else sizes[0]
+    while any(p % d == 0 for d in range(2, math.isqrt(p) + 1)):
+        p += 1
+    if p * p > PAIRS:
+        return None
+    a, b = torch.arange(p * p) // p, torch.arange(p * p) % p
+    return torch.stack([(a + j * b) % p % size for j, size in enumerate(sizes)], 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Current:
+    """Hold the effective ``weights`` of all parameters with connections, and their ``masks``.
+
+    Both are keyed by plain name. All tensors are contiguous, whatever the model's memory layout.
+    """
+
+    weights: dict[str, Tensor]
+    masks: dict[str, Tensor]
+
+    def kept(self) -> dict[str, Tensor]:
+        """Return True where the mask is 1 or, without a mask, where the weight is not 0."""
+        return {
+            name: _nonzero(weight) if (mask := self.masks.get(name)) is None else mask
+            for name, weight in self.weights.items()
+        }
+
+
+def _nonzero(weight: Tensor) -> Tensor:
+    """Return where a tensor is not 0; on the CPU numpy is several times faster than torch."""
+    if weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.float64):
+        return torch.from_numpy(np.asarray(weight.numpy() != 0))
+    return weight != 0
+
+
+def current(net: Trellis) -> Current:
+    """Read the weights and masks of the traced model."""
+    return undisturbed(net.model, lambda: _current(net))
+
+
+def _current(net: Trellis) -> Current:
+    weights: dict[str, Tensor] = {}
+    masks: dict[str, Tensor] = {}
+    for group in tied(named_slots(net.model), masked=True):
+        for name, slot in group:
+            if name not in net.connections:
+                continue
+            value = slot.value()
+            if tuple(value.shape) != net.connections[name]:
+                raise TrellisError(
+                    f"{name!r}: expected the shape {net.connections[name]} of the trace, got "
+                    f"{tuple(value.shape)}; trace the model again"
+                )
+            weights[name] = value.contiguous()
+            if slot.mask is not None:
+                masks[name] = slot.mask.bool().contiguous()
+                if slot.overruled:  # a later parametrization may undo the mask
+                    masks[name] = masks[name] | (weights[name] != 0)
+            break
+    gone = [name for name in net.connections if name not in weights]
+    if gone:
+        raise TrellisError(f"{gone[0]!r} is no longer in the model; trace the model again")
+    devices = {w.device for w in weights.values()}
+    if len(devices) > 1:
+        raise TrellisError(
+            f"expected a model on one device, got {', '.join(sorted(map(str, devices)))}; "
+            "move it to one device"
+        )
+    return Current({n: weights[n] for n in net.connections}, masks)
+
+
+def matching(net: Trellis, patterns: str | tuple[str, ...] | list[str]) -> list[str]:
+    """Return the parameters with a name that matches a pattern (shell style, ``head.*``).
+
+    A tied parameter has several names. A pattern that matches no parameter is an error, since it
+    is probably misspelt.
+    """
+    patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
+    if not patterns:
+        return []
+    slots = list(named_slots(net.model))
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name, _ in slots):
+            raise TrellisError(
+                f"ignore pattern {pattern!r} fits no parameter; there are "
+                f"{', '.join(map(repr, list(net.connections)[:8]))}"
+                f"{' …' if len(net.connections) > 8 else ''}"
+            )
+    fits = {
+        name: any(fnmatchcase(alias, pattern) for alias, _ in group for pattern in patterns)
+        for group in tied(slots, masked=False)
+        for name, _ in group
+    }
+    return [name for name in net.connections if fits[name]]
+
+
+def without(net: Trellis, names: list[str], weights: dict[str, Tensor]) -> Trellis:
+    """Return the same trellis with these parameters as constants instead of connections."""
+    if not names:
+        return net
+    gone = set(names)
+    steps: list[Step] = []
+    for step in net.steps:
+        if isinstance(step, Contract):
+            used = set(names_in(step.weight))
+            if used & gone and not used <= gone:
+                raise TrellisError(
+                    f"{', '.join(sorted(used))} are used as one matrix; ignore all of them or none"
+                )
+            if used <= gone:
+                step = Fixed(step.out, step.x, _constant(step.weight, weights))
+        steps.append(step)
+    left = {n: shape for n, shape in net.connections.items() if n not in gone}
+    scoring = None if net.scoring is None else without(net.scoring, names, weights)
+    return replace(net, steps=steps, connections=left, scoring=scoring, cache={})
+
+
+def _constant(weight: Weight, weights: dict[str, Tensor]) -> Tensor:
+    sizes = {n: weights[n].numel() for n in names_in(weight)}
+    flat = torch.zeros(max(weight.offsets[n] + sizes[n] for n in sizes))
+    for name in sizes:
+        start = weight.offsets[name]
+        flat[start : start + sizes[name]] = weights[name].detach().cpu().float().abs().reshape(-1)
+    positions = weight.positions()
+    return torch.where(positions >= 0, flat[positions.clamp(min=0)], torch.zeros(()))

@@ -12,15 +12,17 @@ from torch import Tensor, nn
 
 from .slots import (
     ORDER,
+    TRACING,
+    Entangled,
     Slot,
     evaluating,
     named_plain_modules,
     named_slots,
     parametrized,
     slots_of,
+    structural_copy,
     tied,
 )
-from .structure import TRACING, Entangled, structural_copy
 
 R = TypeVar("R")
 

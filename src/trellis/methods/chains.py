@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..errors import TrellisError
 from ..graph.trellis import Trellis
-from .complete_budget import add_singles, split, wires_taken
+from .consistent import add_singles, split, wires_taken
 from .layers import Floats, Layer, Layered, layered
 from .method import Problem, WalkMethod, register_method
 from .walks import Choices, Walk

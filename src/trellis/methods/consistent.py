@@ -7,16 +7,22 @@ connections between live units. Third, if none is left, add the shortest complet
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from ..errors import TrellisError
-from ..graph.trellis import Trellis
+from ..graph.steps import Contract
+from ..graph.trellis import Trellis, names_in
+from ..paths.kernels import CPU, TAKES_ALL
 from ..paths.kernels import count as count_units
-from ..paths.liveness import Liveness, dense, liveness, propagate, reached
-from .complete_budget import best_cover, complete, misses, smallest, thrifty_cover, with_singles
-from .ranking import Ranking, count
+from ..paths.liveness import Liveness, addable, dense, give, liveness, propagate, reached
+from ..paths.scores import Witness
+from .budget import Ranking, count
+from .layers import Floats, Layered
 
 Masks = Mapping[str, Tensor]
 
@@ -183,3 +189,344 @@ def reserve(net: Trellis, ranking: Ranking, budget: int, possible: list[Tensor])
         f"a budget of {budget} is too small to reach all {outputs} outputs; "
         f"keep={min(count(c) for c in covers)} works, or cover_outputs=False"
     )
+
+
+# Single connections between units that are already live.
+
+
+def wires_taken(net: Layered, names: Mapping[str, Tensor]) -> bytearray:
+    """Return flags of taken connections: those of wires, parameters that are not in ``names``."""
+    taken = bytearray(net.total)
+    for name, start in net.starts.items():
+        if name not in names:
+            size = math.prod(net.shapes[name])
+            taken[start : start + size] = b"\1" * size
+    return taken
+
+
+def split(net: Layered, taken: bytearray, names: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the taken connections as masks in the parameters' shapes."""
+    flat = torch.frombuffer(taken, dtype=torch.uint8).bool()
+    return {
+        name: flat[start : start + math.prod(net.shapes[name])].reshape(net.shapes[name]).clone()
+        for name, start in net.starts.items()
+        if name in names
+    }
+
+
+def add_singles(
+    trellis: Trellis, net: Layered, taken: bytearray, magnitudes: Floats, room: int
+) -> int:
+    """Take up to ``room`` more connections that are live without other changes.
+
+    The largest magnitudes come first, ties in order. The tail of each is reached and its head leads
+    to an output already, so all of them can be added at once.
+
+    Returns:
+        The number of connections left to take.
+    """
+    while room and any(taken):
+        kept = split(net, taken, dict.fromkeys(net.starts, torch.empty(0)))
+        free = addable(trellis, kept)
+        flat = np.zeros(net.total, bool)
+        for name, start in net.starts.items():
+            mask = free[name].cpu().reshape(-1).numpy()
+            flat[start : start + len(mask)] = mask
+        flat &= np.frombuffer(taken, np.uint8) == 0
+        found = np.flatnonzero(flat)
+        if not len(found):
+            break
+        best = found[np.argsort(-magnitudes[found], kind="stable")][:room]
+        for connection in best.tolist():
+            taken[connection] = 1
+        room -= len(best)
+    return room
+
+
+# Paths to every output, which are reserved before the rest is chosen.
+
+
+STEP = 2.0**-8  # cost of a new connection, as a factor; one that is already kept costs nothing
+
+
+def misses(outputs: list[Tensor], wanted: list[Tensor]) -> bool:
+    """Return whether a wanted output unit is not reached. Masks are per output signal."""
+    return any(bool((w & ~o).any()) for o, w in zip(outputs, wanted, strict=True))
+
+
+def relative(ranking: Ranking) -> dict[str, Tensor]:
+    """Return the saliency of each tensor relative to its largest, in (0, 1]; 0 if not allowed.
+
+    Allowed connections are never 0: one without saliency may still be needed.
+    """
+    found = {}
+    for name, saliency in ranking.saliency.items():
+        w = saliency.to(torch.float64)
+        if w.numel():
+            w = w - w.min().clamp(max=0.0)  # from zero up
+            top = w.max()
+            w = (w / top if top > 0 else torch.ones_like(w)).clamp(min=1e-4)
+        found[name] = w if ranking.allowed is None else w * ranking.allowed[name]
+    return found
+
+
+def best_cover(net: Trellis, ranking: Ranking, wanted: list[Tensor]) -> dict[str, Tensor]:
+    """Return the best path to each wanted output unit."""
+    device = ranking.device if net.uses <= TAKES_ALL else CPU
+    witness = Witness(net, relative(ranking), device)
+    return _as(ranking, witness.to_outputs([w.to(device) for w in wanted]))
+
+
+def thrifty(ranking: Ranking, kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights under which the best path has the fewest new connections.
+
+    Ties are broken by saliency.
+    """
+    return {
+        name: torch.where(
+            kept[name].cpu(), (w.cpu() > 0).to(w.dtype), STEP * (1 + w.cpu()) / 2 * (w.cpu() > 0)
+        )
+        for name, w in relative(ranking).items()
+    }
+
+
+def thrifty_cover(net: Trellis, ranking: Ranking, wanted: list[Tensor]) -> dict[str, Tensor]:
+    """Return a path to one output, then to the others with as few new connections as possible."""
+    kept = one_path(net, ranking)
+    witness = Witness(net, thrifty(ranking, kept))
+    rest = witness.to_outputs([w.cpu() for w in wanted])
+    rest = _as(ranking, rest)
+    return {name: kept[name] | rest[name] for name in kept}
+
+
+def one_path(net: Trellis, ranking: Ranking) -> dict[str, Tensor]:
+    """Return the path of fewest connections from an input to an output."""
+    none = {name: torch.zeros(shape, dtype=torch.bool) for name, shape in ranking.shapes.items()}
+    witness = Witness(net, thrifty(ranking, none))
+    values = witness.outputs()
+    flat = torch.cat([v.detach().reshape(-1) for v in values])
+    place = int(flat.argmax())
+    wanted = []
+    for value in values:
+        mask = torch.zeros(value.numel(), dtype=torch.bool)
+        if 0 <= place < value.numel():
+            mask[place] = True
+        place -= value.numel()
+        wanted.append(mask.reshape(value.shape))
+    return _as(ranking, witness.to_outputs(wanted))
+
+
+def _as(ranking: Ranking, masks: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: mask.to(ranking.device) for name, mask in masks.items()}
+
+
+ATTEMPTS = 6  # pieces of each size
+LEVELS = 6  # sizes
+NODES = 60  # of the search in small networks
+LARGEST = 1 << 22  # uses; larger networks miss a negligible part of the budget
+SMALL = 1 << 14  # uses; larger networks never run out of single connections
+
+
+def complete(
+    net: Trellis,
+    ranking: Ranking,
+    kept: Masks,
+    budget: int,
+    wanted: list[Tensor] | None,
+    inside: Masks | None = None,
+) -> Masks:
+    """Bring ``kept`` to exactly ``budget`` connections by adding pieces and trimming.
+
+    If that fails, return the largest network found below the budget. ``wanted`` outputs stay
+    reached. The consistent network ``inside``, if given, is kept whole.
+    """
+    best = kept
+    while count(best) < budget and net.uses <= LARGEST:
+        found = _one_more(net, ranking, best, budget, wanted, inside)
+        if found is None:
+            break
+        best = with_singles(net, ranking, found, budget - count(found))  # new units are live
+    if budget - count(best) > 0 and net.uses <= SMALL:
+        base = inside
+        if base is None:
+            base = _nothing(best) if wanted is None else thrifty_cover(net, ranking, wanted)
+        found = _assemble(net, ranking, base, budget, [NODES])
+        if found is not None and _sound(net, found, wanted):
+            return found
+    return best
+
+
+def smallest(net: Trellis, ranking: Ranking) -> Masks:
+    """Return the smallest consistent network, of at least one connection, that a search finds.
+
+    If a bare wire leads from input to output, the shortest path has no connection. The shortest
+    completing piece is returned then.
+    """
+    path = one_path(net, ranking)
+    if count(path) or net.uses > LARGEST:
+        return path
+    return next(iter(_pieces(net, ranking, path)), path)
+
+
+def _assemble(
+    net: Trellis, ranking: Ranking, kept: Masks, budget: int, nodes: list[int]
+) -> Masks | None:
+    """Build exactly ``budget`` connections from pieces, by a search over their sizes.
+
+    For small networks, if no piece has the number of connections that is left.
+    """
+    rest = budget - count(kept)
+    if rest == 0:
+        return kept
+    if nodes[0] <= 0 or rest < 0:
+        return None
+    sizes: dict[int, int] = {}
+    pieces = _pieces(net, ranking, kept)
+    new = [count({n: p[n] & ~kept[n] for n in p}) for p in pieces]
+    # A piece that ends the search first, then large ones: small ones are easy to add later.
+    for i in sorted(range(len(pieces)), key=lambda i: (new[i] != rest, -new[i])):
+        if new[i] > rest or new[i] == 0 or sizes.get(new[i], 0) >= 2:
+            continue
+        sizes[new[i]] = sizes.get(new[i], 0) + 1
+        nodes[0] -= 1
+        grown = {n: kept[n] | pieces[i][n] for n in kept}
+        found = _assemble(net, ranking, grown, budget, nodes)
+        if found is not None:
+            return found
+    return None
+
+
+def _one_more(
+    net: Trellis,
+    ranking: Ranking,
+    kept: Masks,
+    budget: int,
+    wanted: list[Tensor] | None,
+    inside: Masks | None,
+) -> Masks | None:
+    """Return a consistent network closer to the budget than ``kept``, or None."""
+    have = count(kept)
+    for piece in _pieces(net, ranking, kept):
+        grown: Masks = {n: kept[n] | piece[n] for n in kept}
+        extra = count(grown) - budget
+        if extra > 0:
+            trimmed = trim(net, ranking, grown, extra, wanted, piece, inside)
+            if trimmed is None:
+                continue
+            grown = trimmed
+        if have < count(grown) <= budget and _sound(net, grown, wanted):
+            return grown
+    return None
+
+
+def _pieces(net: Trellis, ranking: Ranking, kept: Masks) -> list[Masks]:
+    """Return completing pieces, shortest first: the most salient few of each size."""
+    device = next(iter(kept.values())).device
+    witness = Witness(net, thrifty(ranking, kept))
+    through = witness.through()
+    totals: dict[str, Tensor] = {}
+    for step, value in through:
+        own = witness.drawn(step)
+        give(net, step.weight, (value * own).detach(), totals, torch.maximum, "amax")
+    ranked: dict[int, list[tuple[float, str, int]]] = {}
+    for name, total in totals.items():
+        flat = torch.where(kept[name].cpu(), torch.zeros_like(total), total).reshape(-1)
+        size = torch.ceil(torch.log(flat) / math.log(STEP) - 1e-9)
+        for level in torch.unique(size[flat > 0]).tolist():
+            mine = torch.where(size == level, flat, torch.zeros_like(flat))
+            top = torch.topk(mine, min(ATTEMPTS, flat.numel()))
+            found = [(-float(v), name, int(i)) for v, i in zip(*top, strict=True) if v > 0]
+            ranked.setdefault(int(level), []).extend(found)
+    pieces: list[Masks] = []
+    for level in sorted(ranked)[:LEVELS]:
+        for _, name, place in sorted(ranked[level])[:ATTEMPTS]:
+            piece = _piece(net, witness, through, name, place)
+            if ranking.allowed is not None:
+                piece = {n: m & ranking.allowed[n].cpu() for n, m in piece.items()}
+            pieces.append({n: m.to(device) for n, m in piece.items()})
+    return pieces
+
+
+@torch.enable_grad()
+def _piece(
+    net: Trellis, witness: Witness, through: list[tuple[Contract, Tensor]], name: str, place: int
+) -> Masks:
+    """Return the best path through one connection, as masks."""
+    best: Tensor | None = None
+    for step, value in through:
+        if name not in names_in(step.weight):
+            continue
+        positions = step.weight.positions() - net.offsets[name]
+        here = torch.where(positions == place, value, torch.zeros_like(value)).max()
+        best = here if best is None or bool(here > best) else best
+    assert best is not None
+    marks = witness.mark(torch.log(best))
+    marks[name].view(-1)[place] = True
+    return marks
+
+
+def _nothing(masks: Masks) -> Masks:
+    return {n: torch.zeros_like(m) for n, m in masks.items()}
+
+
+def trim(
+    net: Trellis,
+    ranking: Ranking,
+    kept: Masks,
+    extra: int,
+    wanted: list[Tensor] | None,
+    spare: Masks,
+    inside: Masks | None = None,
+) -> Masks | None:
+    """Remove ``extra`` connections that nothing else depends on, worst first.
+
+    Connections in ``spare`` go last, those ``inside`` never.
+    """
+    now = {n: k.clone() for n, k in kept.items()}
+    able = now if inside is None else {n: k & ~inside[n] for n, k in now.items()}
+    order = _worst_first(ranking, {n: k & ~spare[n] for n, k in able.items()})
+    order += _worst_first(ranking, {n: k & spare[n] for n, k in able.items()})
+    for name, place in order[: 64 * (extra + 4)]:
+        if extra == 0:
+            break
+        now[name].view(-1)[place] = False
+        if _sound(net, now, wanted):
+            extra -= 1
+        else:
+            now[name].view(-1)[place] = True
+    return now if extra == 0 else None
+
+
+def _worst_first(ranking: Ranking, kept: Masks) -> list[tuple[str, int]]:
+    found: list[tuple[float, str, int]] = []
+    for name, mask in kept.items():
+        places = torch.nonzero(mask.reshape(-1))[:, 0]
+        values = ranking.scores[name].reshape(-1)[places]
+        found += [(float(v), name, int(p)) for v, p in zip(values, places, strict=True)]
+    found.sort(key=lambda item: item[0])
+    return [(name, place) for _, name, place in found]
+
+
+def with_singles(net: Trellis, ranking: Ranking, kept: Masks, short: int) -> Masks:
+    """Add up to ``short`` of the best connections that are live without other changes.
+
+    Returns:
+        The grown masks, or ``kept`` itself if nothing can be added.
+    """
+    if short <= 0:
+        return kept
+    fresh = {n: able & ~kept[n] for n, able in addable(net, kept).items()}
+    if ranking.allowed is not None:
+        fresh = {n: f & ranking.allowed[n] for n, f in fresh.items()}
+    if count(fresh) == 0:
+        return kept
+    chosen = ranking.top(short, among=fresh)
+    return {n: kept[n] | chosen[n] for n in kept}
+
+
+def _sound(net: Trellis, kept: Masks, wanted: list[Tensor] | None) -> bool:
+    """Return whether the network is consistent and reaches the wanted outputs."""
+    found = liveness(net, kept)
+    if found.count != count(kept):
+        return False
+    return wanted is None or not misses(found.outputs, wanted)

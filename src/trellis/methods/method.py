@@ -26,9 +26,8 @@ from torch import Tensor
 from ..errors import TrellisError
 from ..graph.trellis import Trellis
 from ..paths.scores import BestPaths
-from .budget import check_scope, scoped
+from .budget import Ranking, check_scope, count, scoped
 from .consistent import closed, finished
-from .ranking import Ranking, count
 from .saliency import Magnitudes, finite, lifted
 
 Kept = Mapping[str, Tensor]  # bool, in the parameters' shapes

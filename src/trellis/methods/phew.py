@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..graph.trellis import Trellis
 from .chains import rotation
-from .complete_budget import add_singles, split, wires_taken
+from .consistent import add_singles, split, wires_taken
 from .layers import Floats, Layered, layered
 from .method import Problem, WalkMethod, register_method
 from .walks import Choices, Walk

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TrellisError
-from ..graph.current import Current
+from ..graph.trellis import Current
 
 Saliency = str | Mapping[str, Tensor] | Callable[[str, Tensor], Tensor]
 

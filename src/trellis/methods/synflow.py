@@ -15,8 +15,8 @@ from torch import Tensor
 from ..graph.trellis import Trellis
 from ..paths.kernels import CPU
 from ..paths.scores import path_sum
+from .budget import Ranking, count
 from .method import Problem, ScoreMethod, register_method
-from .ranking import Ranking, count
 
 ROUNDS = 100
 

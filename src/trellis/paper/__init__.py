@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from .figures import Report
 from .folder import Folder, stored
 from .plan import plan_of
-from .run import reproduce, write_outputs
+from .run import Progress, Watch, reproduce, write_outputs
 from .settings import Data, Settings
-from .stacks import Progress, Watch
-from .tables import report_of
+from .tables import Report, report_of
 
 __all__ = [
     "Data",

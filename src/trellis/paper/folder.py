@@ -34,7 +34,7 @@ from ..schema import (
     read_json,
     read_limited,
 )
-from ..training.provenance import versions
+from ..training.checkpoint import versions
 from .plan import architecture_of
 from .settings import Data, Settings
 

@@ -14,8 +14,16 @@ import torch
 from ..methods.budget import budget
 from ..skeleton import GCN
 from ..training.batches import batch_count
-from .methods import METHODS, Method, method_named, plain, with_inverse_alpha
-from .settings import Data, Settings, paper_rate
+from .settings import (
+    METHODS,
+    Data,
+    Method,
+    Settings,
+    method_named,
+    paper_rate,
+    plain,
+    with_inverse_alpha,
+)
 
 # Memory of a stack of networks. It is fixed per kind of device and does not depend on what is free,
 # because a continued run must have the same plan. On a CPU it is small: large stacks gain nothing,

@@ -32,8 +32,8 @@ from ..masks import Masks
 from ..methods import available
 from ..methods.prune import prune
 from ..paths.audit import audit
-from .methods import METHODS
 from .plan import Architecture, Cell, Row
+from .settings import METHODS
 
 # Pruned networks for the report: the places and values of kept connections.
 #

@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 
 from ..graph.simplify import groups
-from .kernels import TAKES_ALL, as_bytes, at_once, max_product, on_cpu, strongest
-from .sparse import Edges
+from .kernels import TAKES_ALL, Edges, as_bytes, at_once, max_product, on_cpu, strongest
 
 # Messages: one value per unit, stored as a tensor that broadcasts to the signal's shape.
 #

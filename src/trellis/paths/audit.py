@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from ..devices import on_cpu
 from ..finite import check_finite
-from ..graph.current import current
-from ..graph.trellis import Trellis, trace
+from ..graph.trellis import Trellis, current, trace
 from .kernels import count
 from .liveness import ends, liveness, propagate, reached
 

@@ -19,8 +19,7 @@ from ..graph import steps
 from ..graph.steps import Signal
 from ..graph.trellis import Trellis
 from .algebra import Algebra, Rows, contract, regroup
-from .kernels import as_bytes
-from .sparse import Edges
+from .kernels import Edges, as_bytes
 
 # The weight of a contraction, (B, N, K), in an algebra; None for all ones.
 Weights = Callable[[steps.Contract], Tensor | Edges | None]

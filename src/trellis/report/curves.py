@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..paper.figures import Figure, Summary, summary
 from ..paper.folder import Folder, Record
 from ..paper.plan import DENSE, Row, plan_of
 from ..paper.published import DENSE_ACCURACY, PARAMETERS, TABLE2, TABLE3, TABLE3_RATE
 from ..paper.settings import is_benchmark, paper_rate
+from ..paper.tables import Figure, Summary, summary
 from ..paths.audit import Audit
 
 Pair = list[float | None]  # a mean and a deviation; no deviation where one seed stands behind it

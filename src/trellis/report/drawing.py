@@ -17,8 +17,17 @@ from torch import Tensor
 from ..skeleton import Layout
 from ..skeleton.data.pose import branches
 from ..skeleton.data.representation import BASES
-from .costs import by_joint, by_moment, multiplications, over_chunks
-from .gcn_paths import BlockMessages, Later, Messages, Weights, messages_of
+from .gcn_paths import (
+    BlockMessages,
+    Later,
+    Messages,
+    Weights,
+    by_joint,
+    by_moment,
+    messages_of,
+    multiplications,
+    over_chunks,
+)
 
 # Bundles, for too many connections: what flows between joints, heads and classes.
 #

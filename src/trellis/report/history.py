@@ -1,12 +1,18 @@
-"""A model's history in words and figures."""
+"""A model's history in words and figures, and the commands that made it."""
 
 from __future__ import annotations
 
 import math
+import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..training.provenance import in_words
+from ..methods import available
+from ..methods.method import default_of, options_of_class
+from ..methods.prune import DEFAULT
+from ..training import RECIPES
+from ..training.checkpoint import in_words
 
 Step = Mapping[str, Any]
 
@@ -146,3 +152,199 @@ def _number(value: Any) -> str:
     if isinstance(value, float) and not math.isinf(value):
         return f"{value:g}"
     return str(value)
+
+
+# Settings as command-line options.
+
+
+def exact(value: Any) -> str:
+    """Return a number in its shortest exact form, and anything else as text.
+
+    >>> exact(1.0), exact(0.5), exact(2 / 3), exact(3), exact("many")
+    ('1', '0.5', '0.6666666666666666', '3', 'many')
+    """
+    return repr(float(value)).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+# Defaults of `trellis prune` that do not depend on the method.
+PRUNE = {"saliency": "magnitude", "stochastic": False, "seed": 0, "cover_outputs": True,
+         "ignore": []}  # fmt: skip
+
+
+def pruning(step: Mapping[str, Any]) -> list[str]:
+    """Return the flags for the options of a pruning step that differ from their defaults.
+
+    Steps of earlier releases may lack some options, or hold options of other methods.
+
+    >>> step = {"method": "magnitude", "scope": "erk", "consistent": True, "ignore": ["head.*"]}
+    >>> " ".join(pruning(step))
+    '--method magnitude --consistent yes --scope erk --ignore head.*'
+
+    A history does not store the names of files with saliencies or counts. A placeholder is used.
+
+    >>> given = {"method": "magnitude", "saliency": "given", "scope": {"dense.weight": 9}}
+    >>> " ".join(pruning(given))
+    '--method magnitude --scope FILE.json --saliency FILE.safetensors'
+    """
+    words = ["--method", str(step["method"])] if "method" in step else []
+    method = available().get(step.get("method", DEFAULT))  # None if its module is not imported
+    consistent = method is not None and method.consistent
+    if step.get("consistent", consistent) is not consistent:
+        words += ["--consistent", "no" if consistent else "yes"]
+    own = () if method is None else options_of_class(method)
+    for name, usual in ({option.name: default_of(option) for option in own} | PRUNE).items():
+        value, option = step.get(name, usual), f"--{name.replace('_', '-')}"
+        if value == usual:
+            continue
+        if name == "ignore":
+            for pattern in value if isinstance(value, list) else [value]:
+                words += [option, str(pattern)]
+        elif value is False:
+            words.append(f"--no-{option[2:]}")
+        elif value is True:
+            words.append(option)
+        elif name == "saliency":
+            words += [option, "FILE.safetensors"]
+        else:
+            words += [option, "FILE.json" if isinstance(value, Mapping) else exact(value)]
+    return words
+
+
+_GO_ON = ("prune", "tune")  # steps that start from a model's folder
+
+
+def commands(
+    history: Sequence[Step],
+    architecture: Mapping[str, Any],
+    own: Mapping[str, str],
+) -> list[str]:
+    """Return the command lines of a model's history.
+
+    ``architecture`` are the options of its training that the history lacks, by name; ``own`` are
+    the defaults of `trellis shrink` for such skeletons.
+
+    >>> train = {"step": "train", "source": "hands45", "fold": "1:1", "seed": 3}
+    >>> quick = {"recipe": {"name": "quick", "epochs": 5}}
+    >>> commands([train | quick], {"heads": 2, "blocks": 1}, {})
+    ['trellis train hands45 --fold 1:1 --recipe quick --epochs 5 --seed 3 --heads 2 --out dense']
+    >>> shrink = {"step": "shrink", "source": "hands45", "kept": 9}
+    >>> commands([shrink], {"basis": "chunks"}, {"basis": "cosines"})
+    ['trellis shrink --data hands45 --keep 9 --no-mirror --basis chunks']
+
+    Each starts from the folder that the previous one wrote, and no two write to the same folder:
+
+    >>> prune = {"step": "prune", "budget": 6}
+    >>> for line in commands([shrink, prune, prune | {"budget": 4}], {}, {}):
+    ...     print(line.replace(" --no-mirror", " ..."))
+    trellis shrink --data hands45 --keep 9 ... --out shrunk
+    trellis prune shrunk/model --keep 6 --out pruned
+    trellis prune pruned --keep 4 --out pruned-2
+    """
+    found, last, names = [], "dense", _Names()
+    for number, step in enumerate(history):
+        kind, source = step.get("step"), str(step.get("source"))
+        course = str(step.get("recipe", {}).get("name"))
+        if kind == "train" and not course.startswith("shrink"):
+            line = ["train", source, *_training(step), *_architecture(architecture)]
+            line += ["--out", last := names.fresh("dense")]
+        elif kind == "prune":
+            line = ["prune", last, "--keep", str(step.get("budget")), *pruning(step)]
+            line += ["--out", last := names.fresh("pruned")]
+        elif kind == "tune":
+            line = ["tune", last, "--data", source, *_training(step)]
+            line += ["--out", last := names.fresh("tuned")]
+        elif kind in ("shrink", "train"):
+            least = step.get("at_least")
+            line = ["shrink", "--data", source]
+            if kind == "train":  # the dense network of a course: the same whatever is kept of it
+                line += ["--sparsity", "0.5"]
+            else:
+                asked = step.get("budget", step.get("kept"))
+                line += ["--keep", str(asked)] if least is None else ["--at-least", exact(least)]
+            line += ["--course", "quick"] if course.endswith("quick") else []
+            length = step.get("length")
+            line += ["--length", exact(length)] if length not in (None, 1) else []
+            line += [] if step.get("mirror") else ["--no-mirror"]
+            line += [*_training(step), *_architecture(architecture, **own)]
+            if any(later.get("step") in _GO_ON for later in history[number + 1 :]):
+                line += ["--out", folder := names.fresh("shrunk")]
+                last = f"{folder}/{'dense' if kind == 'train' else 'model'}"
+        else:
+            continue
+        found.append(shlex.join(["trellis", *line]))
+    return found
+
+
+class _Names:
+    """Names of the folders that commands write, all different.
+
+    >>> names = _Names()
+    >>> names.fresh("tuned"), names.fresh("pruned"), names.fresh("tuned")
+    ('tuned', 'pruned', 'tuned-2')
+    """
+
+    def __init__(self) -> None:
+        self._times: Counter[str] = Counter()
+
+    def fresh(self, name: str) -> str:
+        self._times[name] += 1
+        return name if self._times[name] == 1 else f"{name}-{self._times[name]}"
+
+
+_DEFAULTS = {"heads": 16, "filters": 128, "blocks": 1, "shared": False, "combine": "concat",
+             "bias": False, "activation": "relu", "bones": "free", "chunks": 32,
+             "channels": ("coordinates",), "basis": "chunks", "frame": "camera",
+             "size": "recorded"}  # fmt: skip
+
+
+def _architecture(given: Mapping[str, Any], **changes: str) -> list[str]:
+    """Return options that are not defaults; ``changes`` are defaults that differ from those of
+    `trellis train`."""
+    words = []
+    for name, default in (_DEFAULTS | changes).items():
+        value = given.get(name, default)
+        if value != default:
+            values = value if isinstance(value, tuple) else () if value is True else (value,)
+            words += [f"--{name}", *map(str, values)]
+    return words
+
+
+def _training(step: Step) -> list[str]:
+    words = []
+    for name in ("protocol", "fold"):
+        if step.get(name) is not None:
+            words += [f"--{name}", str(step[name])]
+    recipe = step.get("recipe", {})
+    known_recipe = RECIPES.get(str(recipe.get("name")))
+    if known_recipe is not None:
+        words += ["--recipe", known_recipe.name]
+        tunes = step.get("step") == "tune"
+        usual = known_recipe.tune_epochs if tunes else known_recipe.epochs
+        if recipe.get("epochs", usual) != usual:
+            words += ["--epochs", str(recipe["epochs"])]
+    words += ["--seed", str(step["seed"])] if step.get("seed") else []
+    precision = str(step.get("precision", "fp32"))
+    words += ["--precision", precision] if precision != "fp32" else []
+    words += ["--skip-bad"] if step.get("skip_bad") else []
+    words += _teacher(step)
+    varied = step.get("augmentation") is not None
+    own = str(recipe.get("name")).startswith("shrink")  # a course always augments
+    return words + (["--augment"] if varied and not own else [])
+
+
+def _teacher(step: Step) -> list[str]:
+    """Return the options for the teachers of a step, if it holds their folders.
+
+    >>> step = {"teacher": ["a", "b"], "taught": {"weight": 0.5, "temperature": 2.0}}
+    >>> " ".join(_teacher(step))
+    '--teacher a b --teacher-weight 0.5 --temperature 2'
+    >>> _teacher({"teacher": ["a"], "taught": {"weight": None}})  # a file may hold anything
+    ['--teacher', 'a']
+    """
+    folders, how = step.get("teacher"), step.get("taught") or {}
+    if not isinstance(folders, list) or not folders:
+        return []
+    words = ["--teacher", *map(str, folders)]
+    for option, name in (("--teacher-weight", "weight"), ("--temperature", "temperature")):
+        words += [option, exact(how[name])] if how.get(name) is not None else []
+    return words

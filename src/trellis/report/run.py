@@ -11,16 +11,15 @@ from ..errors import TrellisError
 from ..paper import Folder, report_of
 from ..paper.plan import architecture_of
 from ..paper.pruning import LEAST, kept_of
-from ..paper.recordings import Named, describe, read_named
+from ..paper.settings import Named, describe, read_named
 from ..skeleton import Skeletons
 from ..skeleton.data.representation import BASES
-from ..training.provenance import in_words
-from .content import Missing, content, skeleton_part
-from .costs import dense_multiplications, moments_of
+from ..training.checkpoint import in_words
 from .curves import chosen_row, methods_of_run, published_of, rows_of_run
 from .drawing import shown_network
-from .examples import Tested, examples, from_built_in, from_fold, pooled
-from .gcn_paths import Weights, kept_weights
+from .gcn_paths import Weights, dense_multiplications, kept_weights, moments_of
+from .model import Tested, examples, from_built_in, from_fold, pooled
+from .page import Missing, content, skeleton_part
 
 MOST = 20  # networks in a page: more would take longer to write, and make it larger
 

@@ -15,7 +15,7 @@ from ..devices import on_cpu
 from ..errors import TrellisError
 from ..finite import check_finite
 from ..masks import Mask, Masks, masks_of, plain
-from ..masks.attach import detach
+from ..masks.masks import detach
 from ..masks.slots import named_slots, refuse_inference, tied
 from .folder import Folder, read_folder, write_folder
 from .weights import fitted

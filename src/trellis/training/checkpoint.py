@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import glob
 import json
+import platform
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy
 import safetensors
 import safetensors.torch
+import torch
 
 from ..errors import TrellisError
 from ..files import digest, intact, remove_drafts, replacing, write_tensors
 from ..schema import CheckpointHeader, fitted, parsed
-from .plan import differing
+from ..version import __version__
+from .schedule import differing
 from .trainer import Training
 
 HEADER, VERSION = "trellis.checkpoint", 1
@@ -210,3 +214,40 @@ def _damaged(path: Path, what: str) -> TrellisError:
     return TrellisError(
         f"{str(path)!r} is not a sound checkpoint: {what}. Remove it to train from the start"
     )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the programs that results depend on."""
+    return {
+        "trellis": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+    }
+
+
+def hardware(device: torch.device) -> str:
+    """Return the name of a device."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    except OSError:
+        names = []
+    name = names[0] if names else platform.processor() or platform.machine() or "unknown"
+    threads = torch.get_num_threads()
+    return f"CPU {name}, {threads} thread{'s' * (threads > 1)}"
+
+
+def in_words(seconds: float) -> str:
+    """Return a duration in words.
+
+    >>> in_words(0.4), in_words(1), in_words(40), in_words(600), in_words(9000)
+    ('less than a second', '1 second', '40 seconds', '10 minutes', '2.5 hours')
+    """
+    if seconds < 0.5:
+        return "less than a second"
+    if seconds < 100:
+        return f"{seconds:.0f} second{'s' * (seconds >= 1.5)}"
+    return f"{seconds / 60:.0f} minutes" if seconds < 6000 else f"{seconds / 3600:.1f} hours"

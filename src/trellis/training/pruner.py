@@ -15,19 +15,16 @@ from torch.nn.utils import parametrize
 
 from ..devices import on_cpu
 from ..errors import TrellisError
-from ..graph.current import Current, current, matching, without
-from ..graph.trellis import Trellis, trace
+from ..graph.trellis import Current, Trellis, current, matching, trace, without
 from ..masks import Mask, Masks
 from ..masks.slots import Slot, named_slots, tied
+from ..methods.budget import count
 from ..methods.method import Kept, Method, Scope
-from ..methods.options import DEFAULT
-from ..methods.prune import BuiltIn, allowed, refuse_hooks
-from ..methods.ranking import count
+from ..methods.prune import DEFAULT, BuiltIn, allowed, refuse_hooks
 from ..methods.saliency import Saliency
 from .distributed import agreed, check_group, summed, unwrapped
-from .plan import Plan, Standing, options_of, read_standing
 from .regrowth import Choice, Chooser, ProbedMask, plenty, returning
-from .schedule import Schedule
+from .schedule import Plan, Schedule, Standing, options_of, read_standing
 
 # A mask is a buffer of a parametrization, and is updated in place. Parameters, optimizers, compiled
 # code and the buffers of data-parallel training therefore stay valid.

@@ -18,16 +18,13 @@ import torch
 from torch import Tensor
 
 from ..errors import TrellisError
-from ..graph.current import Current
 from ..graph.steps import Contract
-from ..graph.trellis import Trellis
+from ..graph.trellis import Current, Trellis
 from ..masks import Mask
-from ..methods.complete_budget import complete
-from ..methods.consistent import fill, prefix, reachable
+from ..methods.budget import Ranking, count
+from ..methods.consistent import complete, fill, prefix, reachable
 from ..methods.method import Kept
-from ..methods.options import Options
-from ..methods.prune import Selector
-from ..methods.ranking import Ranking, count
+from ..methods.prune import Options, Selector
 from ..paths.liveness import addable
 
 # Selection as in `trellis.prune`, without changing the model. It also guarantees that a consistent

@@ -12,14 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import TrellisError
-from ..graph.current import current
-from ..graph.trellis import trace
-from ..methods.budget import kept_share
+from ..graph.trellis import current, trace
+from ..methods.budget import count, kept_share
 from ..methods.method import Kept
-from ..methods.ranking import count
-from .plan import Plan, options_of
 from .regrowth import Chooser, plenty
-from .schedule import Schedule
+from .schedule import Plan, Schedule, options_of
 
 _TINY = 1e-12
 Stacked = Mapping[str, Tensor]  # by parameter name, (networks, *shape)

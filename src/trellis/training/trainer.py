@@ -12,13 +12,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..errors import TrellisError
-from .adam import Adam
-from .batches import Feed, Noise, batch_count, batch_indices
+from .batches import Dropout, Feed, Noise, batch_count, batch_indices
 from .distillation import Teachers
-from .dropout import Dropout
 from .recipe import Recipe
 from .stack_pruning import Diverged, GradualPruning
-from .stacks import Forward, Weights
+from .stacks import Adam, Forward, Weights
 
 # Learning-rate schedules, with one rate for each network of a stack.
 

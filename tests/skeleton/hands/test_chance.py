@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from trellis.skeleton.data.hands.chance import Chance
+from trellis.skeleton.data.hands.hand import Chance
 
 
 def test_normal_adds_up_the_quarters_of_a_word() -> None:

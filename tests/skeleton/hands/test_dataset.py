@@ -9,9 +9,8 @@ import pytest
 from trellis.errors import TrellisError
 from trellis.skeleton import Skeletons
 from trellis.skeleton.data.hands import ACTIONS, hands45
-from trellis.skeleton.data.hands.chance import Chance
 from trellis.skeleton.data.hands.dataset import filmed, moved
-from trellis.skeleton.data.hands.hand import LAYOUT, LIMITS
+from trellis.skeleton.data.hands.hand import LAYOUT, LIMITS, Chance
 from trellis.skeleton.data.hands.performance import lengths, takes
 
 TAKES = takes(Chance(0, 0))

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.skeleton.data.hands.chance import Chance, Floats
 from trellis.skeleton.data.hands.hand import (
     ANGLES,
     FIST,
@@ -17,6 +16,8 @@ from trellis.skeleton.data.hands.hand import (
     PINCH,
     TRIPOD,
     Anatomy,
+    Chance,
+    Floats,
     Grip,
     hand,
     key,

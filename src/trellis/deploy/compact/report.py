@@ -10,11 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...graph.current import current
-from ...graph.trellis import Trellis
+from ...graph.trellis import Trellis, current
 from ...masks import plain
 from ...paths.kernels import count
-from ...paths.scatter import draw
+from ...paths.liveness import draw
 from ...schema import CompactedReport, fitted
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...graph.einsum import _labels
+from ...graph.builder import _labels
 from ...graph.steps import leaves
 from .program import Call, Op, Ref
 from .reading import Network, Value

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from . import (
-    activation,
-    arithmetic,
-    attention,
     convolution,
+    elementwise,
     linear,
+    lookup,
     norm,
-    pool,
     recurrent,
     reduction,
     shape,
 )
-from . import lookup as graph
 
 __all__ = [
-    "activation",
-    "arithmetic",
-    "attention",
     "convolution",
-    "graph",
+    "elementwise",
     "linear",
+    "lookup",
     "norm",
-    "pool",
     "recurrent",
     "reduction",
     "shape",

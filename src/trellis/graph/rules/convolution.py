@@ -10,8 +10,7 @@ from torch import Tensor
 from ...errors import TrellisError
 from ..builder import Builder, invert
 from ..registry import aten, rules_for
-from ..steps import Signal, Value, Weight
-from ..windows import Window, grid, pair, sliding
+from ..steps import Signal, Value, Weight, Window, grid, pair, sliding
 from .linear import with_bias
 
 Ints = int | Sequence[int]

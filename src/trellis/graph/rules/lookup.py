@@ -12,7 +12,7 @@ from ...errors import TrellisError
 from ..builder import Builder, invert
 from ..registry import aten, rules_for
 from ..steps import Signal, Source, Value, Weight
-from .arithmetic import as_signal
+from .elementwise import as_signal
 
 
 @rules_for(aten("embedding"))

@@ -11,7 +11,7 @@ from ...errors import TrellisError
 from ..builder import Builder
 from ..registry import aten, rules_for
 from ..steps import Signal, Value, Weight
-from .arithmetic import as_signal
+from .elementwise import as_signal
 from .linear import linear
 from .shape import stack
 

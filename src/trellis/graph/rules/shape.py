@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from ...errors import TrellisError
-from ..builder import Builder
-from ..einsum import as_shape
+from ..builder import Builder, as_shape
 from ..registry import KEEPS, MOVES, STRAIGHT, aten, rules_for
 from ..steps import Signal, Weight, leaves
-from .arithmetic import as_signal
+from .elementwise import as_signal
 
 MOVES.update(
     aten(

@@ -16,8 +16,8 @@ from ...masks import Masks, weights_hash
 from ...masks.masks import carried_masks
 from ...training import Recipe, Teachers, Training, Weights, forward_of, run, stack, unstack
 from ...training.batches import Feed
+from ...training.checkpoint import hardware, versions
 from ...training.distillation import check_distillation
-from ...training.provenance import hardware, versions
 from ..data.augmentation import Augmentation, Augmenter
 from ..data.dataset import Fold, Indices, Skeletons
 from ..data.representation import reading_channels

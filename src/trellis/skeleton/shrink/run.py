@@ -24,9 +24,8 @@ from ...methods.budget import as_written
 from ...methods.budget import budget as exact_budget
 from ...schema import CheckpointHeader, fitted, parsed
 from ...training import Forward, Weights, losses, predictions, unstack
-from ...training.checkpoint import HEADER, OtherSettings
-from ...training.plan import differing
-from ...training.provenance import hardware, versions
+from ...training.checkpoint import HEADER, OtherSettings, hardware, versions
+from ...training.schedule import differing
 from ..data.dataset import Fold, Indices, Skeletons
 from ..model.fitting import metrics
 from ..model.gcn import GCN

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ...errors import TrellisError
 from ...training import Forward, Teachers, Training, Weights, forward_of, run, stack
-from ...training.dropout import Dropout
+from ...training.batches import Dropout
 from ...training.schedule import Schedule
 from ...training.stack_pruning import Diverged, GradualPruning, Selector
 from ..data.representation import reading_channels

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ....graph.einsum import _labels
+from ....graph.builder import _labels
 from ....graph.registry import aten
 from ..axis_places import AxisPlaces, Codes
 from ..program import Op, Ref, function, replaced

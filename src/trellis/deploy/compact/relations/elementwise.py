@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.registry import aten
-from ....graph.rules.activation import NOT_ZERO_AT_ZERO, ZERO_AT_ZERO
+from ....graph.rules.elementwise import NOT_ZERO_AT_ZERO, ZERO_AT_ZERO
 from ..axis_places import AxisPlaces
 from ..program import Op, Ref
 from ..reading import Network

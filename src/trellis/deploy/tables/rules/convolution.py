@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ....errors import TrellisError
-from ....graph.windows import grid, pair, sliding
+from ....graph.steps import grid, pair, sliding
 from ..network import Network, Signal, lowers
 
 

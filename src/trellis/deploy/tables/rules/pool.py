@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ....errors import TrellisError
-from ....graph.windows import adaptive, grid, pair, sliding
+from ....graph.steps import adaptive, grid, pair, sliding
 from ..network import Network, Signal, lowers
 from .arithmetic import LARGE
 from .convolution import windows

@@ -7,7 +7,6 @@ from functools import cached_property
 
 import numpy as np
 
-from .chance import Floats
 from .hand import (
     CLAW,
     CRADLE,
@@ -23,6 +22,7 @@ from .hand import (
     SPHERE,
     TRIPOD,
     WRAP,
+    Floats,
     Grip,
     Key,
     key,

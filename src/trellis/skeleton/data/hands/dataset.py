@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from ....errors import TrellisError
 from ..dataset import Fold, Frames, Skeletons
 from .actions import ACTIONS
-from .chance import Chance, Floats
-from .hand import ANGLES, LAYOUT, Anatomy, hand, placed, viewed
+from .hand import ANGLES, LAYOUT, Anatomy, Chance, Floats, hand, placed, viewed
 from .performance import Habit, Plan, Take, lengths, plan, poses, takes, view, wandering
 
 # A depth camera's errors: it is never exact, and at times it takes a finger for another place.

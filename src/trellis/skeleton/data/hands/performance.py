@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .actions import ACTIONS, Action
-from .chance import Chance, Floats
-from .hand import ANGLES, ARM, LIMITS, SIZE
+from .hand import ANGLES, ARM, LIMITS, SIZE, Chance, Floats
 
 # Smooth movement through given poses.
 
