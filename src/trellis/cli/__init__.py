@@ -34,6 +34,8 @@ COMMANDS = (
     "report",
 )  # fmt: skip
 
+# The module of a command, where it is not named like the command.
+MODULES = {"tune": "train"}
 SUBCOMMANDS = {"data": ("info", "show"), "export": ("onnx", "c", "wasm")}  # without plugins
 _KINDS = {"N": "a whole number", "FRACTION": "a number such as 0.99"}
 
@@ -274,7 +276,7 @@ def _imported(name: str, words: Sequence[str]) -> Command:
     ``--help``. A module whose flags depend on the words of the command line has a function
     ``command_for(words)``.
     """
-    module = importlib.import_module(f"trellis.cli.{name}")
+    module = importlib.import_module(f"trellis.cli.{MODULES.get(name, name)}")
     make = getattr(module, "command_for", None)
     return bounded(getattr(module, name) if make is None else make(words))
 
