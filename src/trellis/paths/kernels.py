@@ -1,9 +1,9 @@
 """The inner loops: passes over large weights in pieces that stay in cache.
 
-Allocating a tensor as large as a weight costs a CPU several times what reading the weight does, so
-nothing here makes one: pieces of work run through one small buffer. A GPU gets all of a batch at
-once where it is not too large (see `machine`). Weights are (N, K) matrices, contiguous along one
-of their dimensions or the other.
+On a CPU, allocating a tensor as large as a weight takes several times as long as reading the
+weight. So these loops allocate none: they process a weight in pieces, through one small buffer. A
+GPU processes a whole batch at once, unless the batch is too large. Weights are (N, K) matrices,
+contiguous along one of their two dimensions.
 """
 
 from __future__ import annotations
@@ -22,30 +22,29 @@ from torch import Tensor
 from ..graph.steps import Weight
 from ..graph.trellis import Trellis
 
-# Where the work is done, and in how large steps.
-#
-# A CPU goes through large weights in pieces that stay in its cache. A GPU takes as long to be told
-# of a step as to work through a million elements, so it gets few large steps, cut only where memory
-# demands it, and is asked for numbers rarely: an answer waits for all that was told before. Both
-# multiply and compare the same numbers, so that both keep the same connections.
+# The size of a step depends on the device. A CPU processes large weights in pieces that stay in its
+# cache. On a GPU, launching a step takes as long as processing a million elements. So a GPU gets
+# few large steps, cut only if memory requires it. Values are rarely copied from a GPU, because a
+# copy waits for all steps before it. Both devices multiply and compare the same numbers, so both
+# keep the same connections.
 
 
 CPU = torch.device("cpu")
 LARGE = 1 << 26  # elements of a step on a GPU
-TAKES_ALL = 1 << 24  # elements up to which a GPU works through all, where a CPU would look closer
+TAKES_ALL = 1 << 24  # up to this many elements, a GPU processes all; a CPU would select first
 
 _pretended = ContextVar("pretended", default=False)
 
 
 def on_cpu(where: Tensor | torch.device) -> bool:
-    """Whether to work as a CPU does, on a tensor or a device."""
+    """Return whether to work in a CPU's small pieces, for a tensor or a device."""
     cpu = where.is_cpu if isinstance(where, Tensor) else where.type == "cpu"
     return cpu and not _pretended.get()
 
 
 @contextmanager
 def as_on_gpu() -> Iterator[None]:
-    """Inside, CPUs work as GPUs do, step by step: to compare, and to count the steps.
+    """Make a CPU work in a GPU's steps inside this context, to compare them and to count them.
 
     >>> with as_on_gpu():
     ...     on_cpu(torch.zeros(1))
@@ -108,27 +107,29 @@ def by_columns(w: Tensor) -> bool:
 
 
 def as_bytes(x: Tensor) -> Tensor:
-    """Booleans as bytes, whose maximum is ten times as fast as `any`."""
+    """View booleans as bytes: the maximum of bytes is ten times as fast as `any`."""
     return x.view(torch.uint8) if x.dtype == torch.bool else x
 
 
 def as_ordered(x: Tensor) -> Tensor:
-    """Numbers that are not negative, as what compares like them and quicker: as floats are
-    written, the larger has the larger bits."""
+    """View non-negative numbers as integers, which compare faster and in the same order.
+
+    The bits of non-negative floats, read as integers, have the same order as the floats.
+    """
     if x.dtype == torch.bool:
         return x.view(torch.uint8)
     return x.view(torch.int32) if x.dtype == torch.float32 else x
 
 
 def count(mask: Tensor) -> int:
-    """How many are true; numpy counts several times faster than torch does on the CPU."""
+    """Count true entries; on a CPU, numpy counts several times as fast as torch."""
     if on_cpu(mask) and mask.is_contiguous():
         return int(np.count_nonzero(mask.numpy()))
     return int(torch.count_nonzero(mask))
 
 
 def count_all(masks: Iterable[Tensor]) -> int:
-    """How many are true in all of them; a GPU is asked once."""
+    """Count the true entries of all masks, with a single copy from a GPU."""
     masks = list(masks)
     if len(masks) < 2 or on_cpu(masks[0]):
         return sum(count(mask) for mask in masks)
@@ -136,9 +137,9 @@ def count_all(masks: Iterable[Tensor]) -> int:
 
 
 def max_product(x: Tensor, w: Tensor) -> Tensor:
-    """max over k of x[b, r, k] · |w[b, n, k]|: (B, R, K), (B, N, K) to (B, R, N).
+    """Compute max over k of x[b, r, k] · |w[b, n, k]|: (B, R, K) and (B, N, K) to (B, R, N).
 
-    On booleans this is the matrix product of or and and.
+    On booleans, this is the matrix product of the boolean semiring (or, and).
     """
     if at_once(x.shape[1], w):
         product = as_bytes(x)[:, :, None] * as_bytes(w)[:, None]
@@ -151,7 +152,7 @@ def max_product(x: Tensor, w: Tensor) -> Tensor:
 
 
 def _max_product(x: Tensor, w: Tensor, out: Tensor) -> None:
-    """x (R, K), w (N, K) into out (R, N)."""
+    """Compute `max_product` of x (R, K) and w (N, K) into out (R, N)."""
     x, w, out = as_bytes(x.contiguous()), as_bytes(w), as_bytes(out)
     transposed = by_columns(w)
     if transposed:
@@ -166,7 +167,7 @@ def _max_product(x: Tensor, w: Tensor, out: Tensor) -> None:
             torch.mul(piece, x[r, part, None] if transposed else x[r], out=product)
             if product.dtype != torch.uint8 and not several:
                 product.abs_()
-            # Zero times infinity may come out negative: only a magnitude is safe to see as bits.
+            # Zero times infinity can give a NaN with a sign bit: view bits of magnitudes only.
             best, into = (product, out[r]) if several else map(as_ordered, (product, out[r]))
             if transposed:
                 torch.maximum(into, best.amax(0), out=into)
@@ -175,7 +176,7 @@ def _max_product(x: Tensor, w: Tensor, out: Tensor) -> None:
 
 
 def strongest(w: Tensor) -> Tensor:
-    """max over k of |w[b, n, k]|: (B, N, K) to (B, N, 1)."""
+    """Compute max over k of |w[b, n, k]|: (B, N, K) to (B, N, 1)."""
     if not on_cpu(w) and at_once(1, w):
         return (as_bytes(w) if w.dtype == torch.bool else w.abs()).amax(-1, True).view(w.dtype)
     out = torch.zeros(w.shape[0], w.shape[1], 1, dtype=w.dtype, device=w.device)
@@ -196,7 +197,7 @@ def strongest(w: Tensor) -> Tensor:
 
 
 def through_each(x: Tensor, g: Tensor, w: Tensor, target: Tensor, join: bool) -> None:
-    """`through` for each matrix of a batch; many small ones at once."""
+    """Apply `through` to each matrix of a batch; small matrices in one step."""
     small = w.numel() * w.element_size() <= 4 * CHUNK and x.shape[1] == 1 and not join
     if not (small if on_cpu(w) else at_once(x.shape[1], w)):
         for i in range(w.shape[0]):
@@ -205,7 +206,7 @@ def through_each(x: Tensor, g: Tensor, w: Tensor, target: Tensor, join: bool) ->
     x, g, w, target = (as_bytes(t) for t in (x, g, w, target))
     found = torch.empty_like(target) if join else target
     if x.shape[1] == 1:
-        first, then = (g.mT, x) if by_columns(w[0]) else (x, g.mT)  # as `through` rounds
+        first, then = (g.mT, x) if by_columns(w[0]) else (x, g.mT)  # rounds like `through`
         torch.mul(w, first, out=found).mul_(then)
     else:
         torch.mul(w, (g[:, :, :, None] * x[:, :, None]).amax(1), out=found)
@@ -216,10 +217,10 @@ def through_each(x: Tensor, g: Tensor, w: Tensor, target: Tensor, join: bool) ->
 
 
 def through(x: Tensor, g: Tensor, w: Tensor, target: Tensor, join: bool) -> None:
-    """target[n, k] = max over r of x[r, k] · g[r, n] · |w[n, k]|, in place; with ``join``, the
-    maximum of that and what stood there.
+    """Set target[n, k] to max over r of x[r, k] · g[r, n] · |w[n, k]|, in place.
 
-    x (R, K), g (R, N), w and target (N, K) laid out alike. On booleans: or and and.
+    With ``join``, take the maximum with the old value of the target. Shapes: x (R, K), g (R, N),
+    w and target (N, K) with equal strides. On booleans, max is or and · is and.
     """
     x, g, w, target = (as_bytes(t) for t in (x, g, w, target))
     if by_columns(w):
@@ -233,7 +234,7 @@ def through(x: Tensor, g: Tensor, w: Tensor, target: Tensor, join: bool) -> None
 
 
 def _through(x: Tensor, g: Tensor, w: Tensor, out: Tensor) -> Tensor:
-    """One piece of `through`."""
+    """Compute `through` for one piece of the weight."""
     if x.shape[0] == 1:
         torch.mul(w, x[0], out=out).mul_(g[0, :, None])
     elif not on_cpu(w) and at_once(x.shape[0], w):
@@ -249,10 +250,10 @@ def _through(x: Tensor, g: Tensor, w: Tensor, out: Tensor) -> Tensor:
 def reaching(
     w: Tensor, factors: list[tuple[Tensor, Tensor]], floor: float, rows: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Where in w (N, K) the largest of x[r, k] · g[r, n] · |w[n, k]|, over r and over all
-    ``factors`` x (R, K) and g (R, N), is at least ``floor``: flat places, and those values.
+    """Find entries of w (N, K) whose score is at least ``floor``: flat positions and scores.
 
-    Only ``rows`` (ascending; None: all of them) are looked at.
+    The score of w[n, k] is the maximum of x[r, k] · g[r, n] · |w[n, k]| over r and over all pairs
+    x (R, K), g (R, N) in ``factors``. Only ``rows`` (ascending; None means all) are searched.
     """
     places: list[Tensor] = []
     values: list[Tensor] = []
@@ -276,8 +277,10 @@ def reaching(
 
 
 def at_least(values: Tensor, floor: float) -> Tensor:
-    """Where ``values`` are ``floor`` or more, until the next call; numpy compares several times
-    faster than torch does on the CPU."""
+    """Return the mask of ``values`` ≥ ``floor``, valid until the next call.
+
+    On a CPU, numpy compares several times as fast as torch.
+    """
     if not on_cpu(values):
         return values >= floor
     found = scratch(values, 0, torch.bool)
@@ -286,11 +289,12 @@ def at_least(values: Tensor, floor: float) -> Tensor:
 
 
 def where(mask: Tensor) -> Tensor:
-    """Flat positions of what is true, ascending; on the CPU numpy finds them much faster."""
+    """Return flat positions of true entries, ascending; on a CPU, numpy finds them faster."""
     if not on_cpu(mask):
         return torch.nonzero(mask.reshape(-1))[:, 0]
     flat = mask.reshape(-1).contiguous().numpy()
-    # One by one numpy is slow to find a few per cent. Eight at a time, most words can be left out.
+    # Numpy is slow if a few per cent of single bytes are true. Words of eight bytes are faster,
+    # because most words are zero and can be skipped.
     if len(flat) < SHORT or DENSE * np.count_nonzero(flat) > len(flat):
         return torch.from_numpy(np.flatnonzero(flat))
     whole = len(flat) & ~7
@@ -303,7 +307,6 @@ def where(mask: Tensor) -> Tensor:
 
 
 # The kept connections of a weight as a list of edges.
-
 
 MANY = 32  # with more rows than this, a matrix product is faster than a loop over rows
 

@@ -1,4 +1,4 @@
-"""One small rule per operation, by family. Importing this package registers them all."""
+"""Rules of the tracer: one small function per operation. Importing this package registers them."""
 
 from __future__ import annotations
 

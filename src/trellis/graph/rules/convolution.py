@@ -1,4 +1,4 @@
-"""Convolutions: windows gathered, then one contraction per group."""
+"""Convolutions: gather the windows of the input, then contract them with the kernel per group."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def conv(
     dilation: Ints = 1,
     groups: int = 1,
 ) -> Signal:
-    """x (N, C, *S), weight (O, C/g, *k) to (N, O, *S')."""
+    """Map x (N, C, *S) and weight (O, C/g, *k) to (N, O, *S')."""
     x, weight = _operands(x, weight)
     n = len(weight.shape) - 2
     if x.ndim == n + 1:  # no batch dimension
@@ -88,7 +88,10 @@ def conv_transpose(
     groups: int = 1,
     dilation: Ints = 1,
 ) -> Signal:
-    """x (N, C, *S), weight (C, O/g, *k): each place writes a window of the output."""
+    """Map x (N, C, *S) and weight (C, O/g, *k) to (N, O, *S').
+
+    Each input position writes to one window of the output.
+    """
     x, weight = _operands(x, weight)
     n = len(weight.shape) - 2
     if x.ndim == n + 1:
@@ -115,7 +118,8 @@ def conv_transpose(
     out = build.reshape(out, (groups, batch, count, heads, taps))
     out = build.permute(out, (1, 0, 3, 2, 4))
     out = build.reshape(out, (batch, groups * heads, count * taps))
-    # Where each (place, tap) writes; its inverse is which of them each output place reads.
+    # `windows` says to which output position each (input position, tap) writes. The inverse says
+    # which (input position, tap) pairs each output position reads.
     windows = [
         sliding(o, s, k, t, p, d)
         for s, o, k, t, p, d in zip(size, places, kernel, stride, padding, dilation, strict=True)
@@ -158,14 +162,14 @@ def _operands(x: Value, weight: Value) -> tuple[Signal, Weight | Tensor]:
 def _times(
     build: Builder, x: Signal, weight: Weight | Tensor, move: Callable[[Tensor], Tensor]
 ) -> Signal:
-    """Contract x with the kernel, brought to (groups, N, K) by ``move``."""
+    """Contract x with the kernel, which ``move`` brings into shape (groups, N, K)."""
     if isinstance(weight, Weight):
         return build.contract(x, weight.moved(move))
-    return build.fixed(x, move(weight))  # a blur, a Sobel filter: wires
+    return build.fixed(x, move(weight))  # a constant kernel, such as a blur: wires
 
 
 def _finish(build: Builder, out: Signal, shape: tuple[int, ...], bias: Value | None) -> Signal:
-    """Back to (N, O, *S), with a bias per channel."""
+    """Reshape the result to (N, O, *S) and add the bias per channel."""
     out = build.reshape(out, shape)
     if isinstance(bias, Weight):
         channel = (shape[1],) + (1,) * (len(shape) - 2)

@@ -1,6 +1,6 @@
-"""Functions of one unit, and arithmetic of several.
+"""Elementwise functions and arithmetic.
 
-All that matters of a function is whether it maps zero to zero.
+Of a function of one unit, only one property matters: whether it maps zero to zero.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ NOT_ZERO_AT_ZERO = aten(
 
 @rules_for(ZERO_AT_ZERO)
 def wire(build: Builder, x: Signal, *args: Any, **kwargs: Any) -> Signal:
-    """f(0) = 0: each unit leads to itself, and a unit that is zero stays zero."""
+    """Pass a signal through a function with f(0) = 0: a unit that is zero stays zero."""
     return x
 
 
 @rules_for(NOT_ZERO_AT_ZERO)
 def offset(build: Builder, x: Signal, *args: Any, **kwargs: Any) -> Signal:
-    """f(0) ≠ 0: as a wire, but never identically zero."""
+    """Pass a signal through a function with f(0) ≠ 0: the result is never identically zero."""
     return build.bias(x)
 
 
 @rules_for(aten("exp exp_ exp2 sigmoid sigmoid_"))
 def vanishing(build: Builder, x: Signal, *args: Any, **kwargs: Any) -> Signal:
-    """The same, but zero where the argument is −∞."""
+    """Like `offset`, but the result is zero where the argument is −∞."""
     blocked = x.blocked
     out = build.bias(x if blocked is None else build.block(x, ~blocked))
     return out if blocked is None else build.block(out, ~blocked)
@@ -52,7 +52,7 @@ def vanishing(build: Builder, x: Signal, *args: Any, **kwargs: Any) -> Signal:
 
 @rules_for(aten("hardtanh clamp clamp_ hardtanh_ clip clamp_min clamp_max"))
 def clamp(build: Builder, x: Signal, *bounds: Any, **named: Any) -> Signal:
-    """Zero stays zero unless the bounds exclude it."""
+    """Clamp a signal: zero stays zero if it lies between the bounds."""
     low, high = (*bounds, None, None)[:2]
     low, high = named.get("min", low), named.get("max", high)
     keeps = all(not isinstance(v, int | float) for v in (low, high)) or (
@@ -64,7 +64,7 @@ def clamp(build: Builder, x: Signal, *bounds: Any, **named: Any) -> Signal:
 
 @rules_for(aten("prelu _prelu_kernel"))
 def prelu(build: Builder, x: Signal, slope: Value) -> Signal:
-    """max(x, 0) + slope · min(x, 0), a slope per channel."""
+    """Compute max(x, 0) + slope · min(x, 0), with one slope per channel."""
     if not isinstance(slope, Signal):
         return x
     if slope.ndim == 1 and x.ndim > 1:
@@ -79,7 +79,7 @@ def threshold(build: Builder, x: Signal, limit: float, value: float) -> Signal:
 
 @rules_for(aten("glu"))
 def glu(build: Builder, x: Signal, dim: int = -1) -> Signal:
-    """a · σ(b), where a and b are the halves of x."""
+    """Compute a · σ(b), where a and b are the halves of x."""
     import torch
 
     half = x.shape[dim] // 2
@@ -121,7 +121,7 @@ def sub(build: Builder, x: Operand, y: Operand, alpha: float = 1) -> Signal:
 
 @rules_for(aten("add add_ rsub"))
 def add(build: Builder, x: Operand, y: Operand, alpha: float = 1) -> Signal:
-    """Either side alone carries a path; a constant or parameter is a bias."""
+    """Add two operands: each signal carries paths; a constant or parameter acts as a bias."""
     if isinstance(x, Signal) and isinstance(y, Signal):
         return build.join(x, y)
     signal, other = (x, y) if isinstance(x, Signal) else (y, x)
@@ -138,8 +138,12 @@ def add(build: Builder, x: Operand, y: Operand, alpha: float = 1) -> Signal:
 
 @rules_for(aten("mul mul_"))
 def mul(build: Builder, x: Operand, y: Operand) -> Signal:
-    """Two signals gate each other; a constant blocks where it is zero; a matrix of parameters
-    holds connections; one that varies along a single dimension is a scale, like a norm's."""
+    """Multiply two operands.
+
+    Two signals gate each other. A constant blocks a signal where the constant is zero. A parameter
+    that varies along two dimensions or more holds connections. A parameter that varies along one
+    dimension is a scale, like the scale of a norm.
+    """
     if isinstance(x, Signal) and isinstance(y, Signal):
         return build.gate(x, y)
     signal, other = (x, y) if isinstance(x, Signal) else (y, x)
@@ -163,7 +167,7 @@ def scale(build: Builder, x: Signal, weight: Weight) -> Signal:
 
 @rules_for(aten("div div_ true_divide floor_divide remainder fmod"))
 def div(build: Builder, x: Operand, y: Operand, rounding_mode: str | None = None) -> Signal:
-    """A divisor is never zero: x / y is a gate whose second side is always open."""
+    """Divide: because a divisor is never zero, x / y is a gate that the divisor keeps open."""
     if not isinstance(y, Signal):
         assert isinstance(x, Signal)
         x = build.expand(x, torch.broadcast_shapes(x.shape, as_shape_of(y)))
@@ -187,7 +191,7 @@ def power(build: Builder, x: Operand, exponent: Operand) -> Signal:
 
 @rules_for(aten("maximum minimum fmax fmin atan2 hypot"))
 def either(build: Builder, x: Operand, y: Operand) -> Signal:
-    """Functions of two units in which each alone carries a path; zero if both are."""
+    """Join two operands: each carries paths alone; the result is zero if both are zero."""
     return build.join(as_signal(build, x), as_signal(build, y))
 
 
@@ -198,13 +202,13 @@ def either(build: Builder, x: Operand, y: Operand) -> Signal:
     )
 )
 def compare(build: Builder, x: Operand, y: Operand, *args: Any) -> Signal:
-    """The same, but not zero where both are."""
+    """Like `either`, but the result need not be zero where both operands are."""
     return build.bias(either(build, x, y))
 
 
 @rules_for(aten("where"))
 def where(build: Builder, condition: Operand, x: Operand, y: Operand) -> Signal:
-    """Selects between two signals; a condition that is data carries a path too."""
+    """Select between two operands; a condition that depends on the input carries paths too."""
     if isinstance(condition, Tensor):
         sides = []
         x, y = _unseen(build, x, y, ~condition), _unseen(build, y, x, condition)
@@ -224,7 +228,7 @@ def where(build: Builder, condition: Operand, x: Operand, y: Operand) -> Signal:
 
 
 def _unseen(build: Builder, side: Operand, other: Operand, chosen: Tensor) -> Operand:
-    """``side``, −∞ where ``other`` is chosen and a constant that means "never"."""
+    """Return ``side``, blocked where ``other`` is selected and is a constant of −∞."""
     if not isinstance(side, Signal) or isinstance(other, Signal | Weight):
         return side
     never = minus_infinity(as_tensor(other))
@@ -252,6 +256,6 @@ def addcmul(build: Builder, x: Operand, y: Operand, z: Operand, value: float = 1
 
 @rules_for(aten("lerp"))
 def lerp(build: Builder, x: Operand, y: Operand, weight: Operand) -> Signal:
-    """x + w (y − x)."""
+    """Compute x + w · (y − x)."""
     sides = build.join(as_signal(build, x), as_signal(build, y))
     return build.join(sides, mul(build, sides, weight)) if isinstance(weight, Signal) else sides

@@ -23,7 +23,7 @@ def with_bias(build: Builder, x: Signal, bias: Value | None) -> Signal:
 
 @rules_for(aten("linear"))
 def linear(build: Builder, x: Value, weight: Value, bias: Value | None = None) -> Signal:
-    """x (..., K), weight (N, K) to (..., N)."""
+    """Map x (..., K) and weight (N, K) to (..., N)."""
     letters = "abcdefgh"[: len(x.shape) - 1]
     heads = "" if len(weight.shape) == 1 else "n"
     out = einsum(build, f"{letters}k,{heads}k->{letters}{heads}", [x, weight])
@@ -53,7 +53,7 @@ def add_product(
 def add_batches(
     build: Builder, bias: Value, x: Value, y: Value, *, beta: float = 1, alpha: float = 1
 ) -> Signal:
-    """bias (n, p) + Σ_b x (b, n, m) y (b, m, p)."""
+    """Compute bias (n, p) + Σ_b x (b, n, m) y (b, m, p)."""
     return add(build, einsum(build, "bnm,bmp->np", [x, y]), bias)
 
 
@@ -66,20 +66,23 @@ def einstein(build: Builder, equation: str, operands: list[Value], path: object 
 def bilinear(
     build: Builder, x: Value, y: Value, weight: Value, bias: Value | None = None
 ) -> Signal:
-    """Σ x_i W_oij y_j: the signals gate each other inside."""
+    """Compute Σ x_i W_oij y_j; the two signals gate each other."""
     pair = einsum(build, "...i,...j->...ij", [x, y])
     return with_bias(build, einsum(build, "...ij,oij->...o", [pair, weight]), bias)
 
 
 @rules_for(aten("softmax _softmax _safe_softmax"))
 def softmax(build: Builder, x: Signal, dim: int, *args: Any, **kwargs: Any) -> Signal:
-    """Never zero, so that values survive dead scores; zero where the score is −∞. What all
-    scores that are not −∞ have in common is removed."""
+    """Pass scores through a softmax.
+
+    The result is zero where the score is −∞, and never zero elsewhere, so values survive dead
+    scores. A softmax ignores whatever is equal in all scores that are not −∞.
+    """
     if not x.ndim:
         return build.constant(torch.ones(()))
     seen = None
     if x.blocked is not None:
-        # A row that is blocked throughout is shifted, not masked.
+        # If a whole row is blocked, all of its scores shift alike and none is masked.
         blocked = x.blocked.expand(x.shape)
         seen = ~(blocked & ~blocked.all(dim, keepdim=True))
     x = build.centre(x, [dim], seen)
@@ -93,7 +96,7 @@ def softmax(build: Builder, x: Signal, dim: int, *args: Any, **kwargs: Any) -> S
 
 @rules_for(aten("log_softmax _log_softmax"))
 def log_softmax(build: Builder, x: Signal, dim: int, *args: Any, **kwargs: Any) -> Signal:
-    """As a softmax; zero where there is a single entry."""
+    """Like `softmax`, but the result is zero if there is a single entry."""
     out = build.even_mix(build.centre(x, [dim]), [dim]) if x.ndim else x
     return build.bias(out) if x.ndim and x.shape[dim] > 1 else build.block(out, ~TRUE)
 
@@ -110,7 +113,7 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Signal:
-    """softmax(q kᵀ + mask) v: q (..., L, D), k (..., S, D), v (..., S, E)."""
+    """Compute softmax(q kᵀ + mask) v, with q (..., L, D), k (..., S, D) and v (..., S, E)."""
     q, k, v = (as_signal(build, t) for t in (query, key, value))
     if enable_gqa:
         times = q.shape[-3] // k.shape[-3]

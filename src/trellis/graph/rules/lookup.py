@@ -1,4 +1,4 @@
-"""Looking up and sending along indices: embeddings, message passing, assignments."""
+"""Operations that read or write at indices: embeddings, message passing, assignments."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from .elementwise import as_signal
 
 @rules_for(aten("embedding"))
 def embedding(build: Builder, weight: Value, ids: Value, *args: Any, **kwargs: Any) -> Signal:
-    """Token ids from the input are one-hot vectors: a product with the table (V, D). Where tokens
-    are tried one by one, a product with the row of each."""
+    """Look up token ids in a table (V, D).
+
+    Token ids that come from the input are one-hot vectors, so a lookup is a product with the table.
+    Where the tracer tries tokens one at a time, it is a product with the row of each token.
+    """
     if not isinstance(ids, Signal):
         table = as_signal(build, weight)
         assert isinstance(ids, Tensor)
@@ -43,7 +46,7 @@ def embedding(build: Builder, weight: Value, ids: Value, *args: Any, **kwargs: A
 
 
 def _sources(build: Builder, x: Signal) -> set[int]:
-    """The inputs of the model that a signal comes from."""
+    """Return the model inputs from which a signal is computed."""
     found, seen, waiting = set(), set(), [x.id]
     while waiting:
         step = build.steps[waiting.pop()]
@@ -57,7 +60,7 @@ def _sources(build: Builder, x: Signal) -> set[int]:
 
 
 def send(build: Builder, into: Value, target: Tensor, source: Value) -> Signal:
-    """Add ``source`` to ``into`` at the flat places ``target`` (one for each of its units)."""
+    """Add ``source`` to ``into`` at flat positions ``target``, one for each unit of ``source``."""
     shape = tuple(into.shape)
     size = math.prod(shape)
     src = as_signal(build, source)
@@ -70,7 +73,7 @@ def send(build: Builder, into: Value, target: Tensor, source: Value) -> Signal:
 
 
 def flat_target(shape: tuple[int, ...], dim: int, index: Tensor) -> Tensor:
-    """Flat place in ``shape`` of each entry of ``index``, which replaces dimension ``dim``.
+    """Return flat positions in ``shape``, where ``index`` replaces the index of dimension ``dim``.
 
     >>> flat_target((3, 2), 0, torch.tensor([[2, 0]]))
     tensor([[4, 1]])
@@ -103,7 +106,7 @@ def scatter(
     source: Value | float,
     reduce: str | None = None,
 ) -> Signal:
-    """Assignment, or with ``reduce`` a sum or product with what stood there before."""
+    """Overwrite entries; with ``reduce``, add to the old entries or multiply them."""
     target = _scatter_target(into, dim, index)
     value = torch.tensor(source) if isinstance(source, int | float) else source
     if len(value.shape) and tuple(value.shape) != tuple(target.shape):  # the rest is not read
@@ -146,7 +149,7 @@ def index_put(
     source: Value,
     accumulate: bool = False,
 ) -> Signal:
-    """Assignment at constant places; what stood there before is gone unless accumulated."""
+    """Overwrite entries at constant positions, or add to them if ``accumulate`` is set."""
     shape = tuple(into.shape)
     places = torch.arange(math.prod(shape)).reshape(shape)
     target = places[tuple(slice(None) if i is None else i.cpu() for i in indices)]
@@ -175,7 +178,7 @@ def diagonal_scatter(
 
 @rules_for(aten("copy"))
 def copy(build: Builder, into: Value, source: Value, non_blocking: bool = False) -> Signal:
-    """``into[...] = source``: of what stood there nothing is left but the shape."""
+    """Compute ``into[...] = source``: only the shape of ``into`` matters."""
     return build.expand(as_signal(build, source), tuple(into.shape))
 
 

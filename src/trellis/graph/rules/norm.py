@@ -1,4 +1,4 @@
-"""Normalization. Scales and shifts are not connections: a scale is a wire, a shift a bias."""
+"""Normalization. Scales and shifts are not connections: scales are wires, shifts are biases."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..steps import Signal, Value
 def _affine(
     build: Builder, x: Signal, shape: Sequence[int], weight: Value | None, bias: Value | None
 ) -> Signal:
-    """A scale and a shift of ``shape``, broadcast."""
+    """Apply a scale and a shift, broadcast from ``shape``."""
     if weight is not None:
         x = build.scale(x, shape)
     return x if bias is None else build.bias(x, TRUE.expand(tuple(shape)))
 
 
 def _channels(x: Signal) -> tuple[int, ...]:
-    """The shape of one number per channel, x (N, C, ...)."""
+    """Return the shape that broadcasts one number per channel over x (N, C, ...)."""
     return (x.shape[1],) + (1,) * (x.ndim - 2)
 
 
@@ -34,7 +34,7 @@ def layer_norm(
     bias: Value | None = None,
     *args: Any,
 ) -> Signal:
-    """Every unit feels the mean and variance of all: a dead one becomes a constant."""
+    """Normalize: mean and variance mix all units, so a dead unit becomes a constant."""
     dims = range(-len(shape), 0)
     return _affine(build, build.normalised(x, dims), shape, weight, bias)
 
@@ -43,7 +43,7 @@ def layer_norm(
 def rms_norm(
     build: Builder, x: Signal, shape: Sequence[int], weight: Value | None = None, *args: Any
 ) -> Signal:
-    """x / rms(x): a gate on x, since a unit that is zero stays zero."""
+    """Compute x / rms(x): a gate on x, because a unit that is zero stays zero."""
     size = build.bias(build.reduce(x, range(-len(shape), 0), keepdim=True))
     return _affine(build, build.gate(x, size), shape, weight, None)
 
@@ -93,8 +93,10 @@ def batch_norm(
     training: Any = False,
     *args: Any,
 ) -> Signal:
-    """In eval mode a scale and a shift per channel. Without stored statistics those of the
-    batch are used, and mix positions."""
+    """Apply a scale and a shift per channel, as in eval mode.
+
+    Without stored statistics, the statistics of the batch are used; these mix positions.
+    """
     if mean is None:
         dims = [0, *range(2, x.ndim)]
         x = build.normalised(x, dims)
@@ -117,7 +119,7 @@ def native_group_norm(
     return (out, out, out)
 
 
-# What these return beside the result (means and variances, for a backward pass) goes unused.
+# The other results (means and variances for a backward pass) are not used.
 _NATIVE: dict[str, tuple[Callable[..., Signal], int]] = {
     "native_layer_norm": (layer_norm, 3),
     "_fused_rms_norm": (rms_norm, 2),

@@ -69,7 +69,10 @@ def unroll(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[Signal, list[Signal]]:
-    """x (T, B, I); each state (layers · directions, B, H). Returns output and last states."""
+    """Unroll a recurrent layer over x (T, B, I), with states (layers · directions, B, H).
+
+    Returns the output and the last states.
+    """
     if batch_first:
         x = build.permute(x, (1, 0, 2))
     per_cell = 4 if has_biases else 2

@@ -60,7 +60,7 @@ def logsumexp(build: Builder, x: Signal, dim: Any, keepdim: bool = False) -> Sig
 def spread(
     build: Builder, x: Signal, dim: Any = None, *args: Any, keepdim: bool = False, **kwargs: Any
 ) -> Signal:
-    """Adding the same number to all entries changes nothing: only what differs passes.
+    """Measure spread: only differences between entries matter, not a number added to all.
 
     ``dim`` is a bool in the overload ``var(x, unbiased)``; ``keepdim`` may come by position, as in
     ``var(x, dim, unbiased, keepdim)``.
@@ -93,7 +93,7 @@ def norm(
 
 @rules_for(aten("sort"))
 def sort(build: Builder, x: Signal, dim: int = -1, *args: Any, **kwargs: Any) -> Any:
-    """Any place may come to stand anywhere along ``dim``."""
+    """Sort along ``dim``: each entry of the result may come from any entry."""
     out = build.mix(x, [dim])
     return out, build.bias(out)
 
@@ -114,7 +114,7 @@ def cumulative_extreme(build: Builder, x: Signal, dim: int) -> tuple[Signal, Sig
 
 @rules_for(aten("cumsum logcumsumexp"))
 def cumulative(build: Builder, x: Signal, dim: int, **kwargs: Any) -> Signal:
-    """Place i reads places 0..i."""
+    """Accumulate along ``dim``: entry i reads entries 0 to i."""
     n = x.shape[dim]
     reads = torch.arange(n)[None].expand(n, n)
     reads = torch.where(reads <= torch.arange(n)[:, None], reads, -1)
@@ -127,8 +127,10 @@ Ints = int | Sequence[int]
 def pooled(
     build: Builder, x: Signal, windows: list[Tensor], regular: Window | None = None
 ) -> Signal:
-    """Join the units of each window over the last ``len(windows)`` dimensions. ``regular`` says
-    the same of windows that slide."""
+    """Join the units of each window over the last ``len(windows)`` dimensions.
+
+    ``regular`` describes the same windows, if they slide at a fixed stride.
+    """
     n = len(windows)
     lead, size = x.shape[:-n], x.shape[-n:]
     flat = build.reshape(x, (*lead, math.prod(size)))
@@ -143,7 +145,7 @@ def pooled(
 def _window_count(size: int, k: int, t: int, p: int, d: int, ceil: bool) -> int:
     reach = size + 2 * p - d * (k - 1) - 1
     out = (-(-reach // t) if ceil else reach // t) + 1
-    # With ceil_mode a last window must still start inside the input or its left padding.
+    # With ceil_mode, the last window must start inside the input or its left padding.
     return out - 1 if ceil and (out - 1) * t >= size + p else out
 
 
@@ -217,7 +219,10 @@ for _n in (1, 2, 3):
 
 
 def _linear_pattern(mode: str, size: int, out: int, align: bool, scale: float | None) -> Tensor:
-    """Which of ``size`` places each of ``out`` places reads, found by resampling a basis."""
+    """Return which of ``size`` positions each of ``out`` positions reads.
+
+    Found by resampling every unit vector.
+    """
     basis = torch.eye(size, dtype=torch.float64)[:, None]
     kwargs: dict[str, Any] = {"size": out} if scale is None else {"scale_factor": scale}
     if mode == "bicubic":

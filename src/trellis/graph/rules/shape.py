@@ -161,7 +161,7 @@ def unbind(build: Builder, x: Signal, dim: int = 0) -> list[Signal]:
 def pad(
     build: Builder, x: Signal, pads: Sequence[int], mode: Any = "constant", value: Any = None
 ) -> Signal:
-    """Zero padding reads nothing; reflecting, replicating and circular padding read units."""
+    """Pad: zero padding reads nothing; other kinds of padding read units of the input."""
     fill, mode = (value, mode) if isinstance(mode, str) else (mode, "constant")
     out = x
     for i in range(len(pads) // 2):
@@ -194,11 +194,11 @@ def replicate(build: Builder, x: Signal, pads: Sequence[int]) -> Signal:
     return pad(build, x, pads, "replicate")
 
 
-FLOATING = (torch.ops.aten.im2col,)  # movements that torch has for floating point only
+FLOATING = (torch.ops.aten.im2col,)  # torch implements these for floating point only
 
 
 def move_generic(op: Any) -> Any:
-    """A rule for any pure data movement: run it on the places themselves."""
+    """Return a rule for a pure data movement: run the operation on the indices of the units."""
 
     def rule(build: Builder, x: Signal, *args: Any, **kwargs: Any) -> Any:
         if any(isinstance(v, Signal | Weight) for v in leaves([args, kwargs])):
@@ -206,7 +206,7 @@ def move_generic(op: Any) -> Any:
                 "places that are computed from activations or parameters are not traced: which "
                 "unit is read must not depend on values"
             )
-        # Counted from one, so that a zero that is padded in is place −1: nothing.
+        # Indices count from one, so that a zero from padding becomes index −1: no unit.
         places = torch.arange(1, math.prod(x.shape) + 1).reshape(x.shape)
         moved = op(places.double() if op in FLOATING else places, *args, **kwargs)
         flat = build.reshape(x, (math.prod(x.shape),))

@@ -1,4 +1,4 @@
-"""Relations, by family: how an operation ties the places of its operands to its result's."""
+"""Relations: how each operation ties the places of its operands to the places of its result."""
 
 from __future__ import annotations
 

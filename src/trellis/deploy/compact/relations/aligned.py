@@ -1,4 +1,4 @@
-"""Operations whose axes go along with each other: labels say which."""
+"""Operations whose axes correspond: axes with the same label keep the same places."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Labels = Sequence[str | None]
 
 
 class Aligned(Relation):
-    """Axes with the same label keep the same places; a label in ``full`` keeps all."""
+    """Tie axes by label: equal labels keep the same places; a label in ``full`` keeps all."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Aligned(Relation):
 
 
 class Elementwise(Aligned):
-    """Each unit of the result from those in the same place, broadcast as torch does."""
+    """Compute each unit of the result from the units at the same index, after broadcasting."""
 
     def __init__(self, op: Op, network: Network, full: Mapping[str, str] | None = None) -> None:
         out = network.values[op.name].shape
@@ -78,15 +78,18 @@ class Elementwise(Aligned):
         return writer.add(Op(self.op.name, self.op.target, args, kwargs))
 
     def inlined(self, name: str) -> bool:
-        """Whether an operand that was computed from an input has become a constant, and the
-        others alone give the result the batch's size."""
+        """Return whether to replace an operand by a constant.
+
+        This is so if the operand was computed from an input, no longer depends on any input, and
+        the other operands alone give the result the size of the batch.
+        """
         value = self.network.values.get(name)
         if value is None or not (value.constant and value.driven):
             return False
         return not self.value(self.op.name).constant and not self.alone(name) & set(value.open)
 
     def alone(self, name: str) -> set[int]:
-        """Axes along which no other operand is as long as the result."""
+        """Return the axes along which no other operand is as long as the result."""
         out, own = self.value(self.op.name).shape, self.value(name).shape
         skip = len(out) - len(own)
         others = [
@@ -111,7 +114,7 @@ class Elementwise(Aligned):
         return value.constant and value.driven
 
     def nothing_added(self, writer: Writer, constants: set[str]) -> Any:
-        """The one side of a sum whose other side is zero wherever it matters."""
+        """Return one side of a sum if the other side is zero wherever it matters, else None."""
         if len(self.op.args) != 2:
             return None
         out = self.value(self.op.name)
@@ -128,7 +131,7 @@ class Elementwise(Aligned):
 
 
 def broadcast_labels(shape: Sequence[int], out: Sequence[int]) -> list[str | None]:
-    """Labels of an operand of a broadcast: the axis of the result, None where it is one for all.
+    """Label each axis of a broadcast operand by the result's axis; None where it is broadcast.
 
     >>> broadcast_labels((3, 1), (2, 3, 4))
     ['1', None]
@@ -141,7 +144,7 @@ def broadcast_labels(shape: Sequence[int], out: Sequence[int]) -> list[str | Non
 
 
 def relevant(value: Value) -> Tensor:
-    """A constant as far as it matters: zero where a change would change no output."""
+    """Return a constant, set to zero where its value changes no output."""
     still = value.still()
     if value.matters is None:
         return torch.zeros_like(still)
@@ -149,8 +152,10 @@ def relevant(value: Value) -> Tensor:
 
 
 def folded(writer: Writer, value: Value, name: str, whole: set[int]) -> Any:
-    """A value that no input reaches, as a tensor, each axis along which it is the same cut to
-    one, but for those in ``whole``."""
+    """Return a value that no input reaches as a constant tensor.
+
+    Axes along which it does not vary are cut to size one, except the axes in ``whole``.
+    """
     still = writer.cut(value.name, value.still())
     none = torch.zeros_like(value.tensor, dtype=torch.bool)
     matters = writer.cut(value.name, none if value.matters is None else value.matters)
@@ -158,19 +163,19 @@ def folded(writer: Writer, value: Value, name: str, whole: set[int]) -> Any:
 
 
 def uniform(tensor: Tensor, matters: Tensor, whole: Collection[int] = ()) -> Tensor:
-    """Cut every axis to one along which a tensor does not vary, where it matters.
+    """Cut an axis to size one if the entries that matter do not vary along it.
 
     >>> uniform(torch.tensor([[1.0, 1.0], [2.0, 5.0]]), torch.tensor([[True, True], [True, False]]))
     tensor([[1.],
             [2.]])
     """
-    # Sums of the same numbers in another order differ by rounding.
+    # Summing the same numbers in another order gives rounding differences.
     top = float(torch.where(matters, tensor, 0).abs().max()) if tensor.numel() else 0.0
     slack = 8 * torch.finfo(tensor.dtype).eps * top if tensor.is_floating_point() else 0.0
     for axis in range(tensor.ndim):
         if tensor.shape[axis] < 2 or axis in whole:
             continue
-        # Where nothing matters any value will do: the first that matters, along the axis.
+        # Compare with the first entry that matters along the axis. Other entries are free.
         place = matters.to(torch.uint8).argmax(axis, keepdim=True)
         first = tensor.gather(axis, place)
         if bool((((tensor - first).abs() <= slack) | ~matters).all()):

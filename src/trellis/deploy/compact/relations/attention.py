@@ -27,8 +27,10 @@ def attention(op: Op, network: Network) -> Relation | None:
 
 
 class Attention(Aligned):
-    """q (..., L, D), k (..., S, D), v (..., S, E) to (..., L, E): positions stay, features of q
-    and k go together, features of v go with the result's."""
+    """Compact attention: q (..., L, D), k (..., S, D), v (..., S, E) to (..., L, E).
+
+    All positions stay. Features of q and k are tied, and so are features of v and of the result.
+    """
 
     def __init__(self, op: Op, network: Network, names: list[str]) -> None:
         rank = len(network.values[names[0]].shape)
@@ -56,7 +58,8 @@ class Attention(Aligned):
 
     def close(self, kept: AxisPlaces) -> None:
         super().close(kept)
-        # A constant that q and k make together cannot be put into a bias here.
+        # If a feature is constant in both q and k, its product shifts the scores. Attention has no
+        # bias that could hold this constant, so the feature stays.
         axis = len(self.value(self.q).shape) - 1
         gone = torch.from_numpy(~kept.places(self.q, axis))
         q, k = self.value(self.q), self.value(self.k)

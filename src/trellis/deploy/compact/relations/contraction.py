@@ -1,8 +1,8 @@
-"""Products that are summed: linear layers, matrix products, einsum.
+"""Sums of products: linear layers, matrix products, einsum.
 
-What is multiplied with a constant, and whatever no input reaches, adds a constant to the result:
-it is taken out of the product and put into a bias (or, where it differs from place to place, into
-a map of biases).
+Units that no input reaches are constant, so they add a constant to the result. Compaction removes
+them from the product and adds the constant to a bias. If the constant varies between positions, it
+becomes a tensor that is added to the result.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Operand:
 
 
 class Contraction(Relation):
-    """Operands with labelled axes, multiplied and summed over labels that the result lacks.
+    """Multiply operands with labelled axes, and sum over labels that the result lacks.
 
-    ``bias`` is added to the result's axis ``channel``.
+    ``bias`` is added along axis ``channel`` of the result.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Contraction(Relation):
         self.signals = {o.name for o in self.operands if network.values[o.name].driven}
 
     def thin(self, label: str) -> bool:
-        """Whether an axis of one is broadcast against longer ones of the same label."""
+        """Return whether an axis of size one is broadcast against a longer axis of this label."""
         sizes = [
             self.value(o.name).shape[o.labels.index(label)]
             for o in self.operands
@@ -77,7 +77,7 @@ class Contraction(Relation):
             if label in self.out:
                 held = [*held, (self.op.name, self.out.index(label))]
             elif not any(self.value(name).weight for name, _ in held):
-                held = ends  # signals among themselves, or with a constant
+                held = ends  # only signals and constants carry this label
             kept.tie(held, why)
             for name, axis in ends:
                 if (name, axis) not in held:
@@ -86,7 +86,7 @@ class Contraction(Relation):
             self.close_bias(kept, why)
         if not self.signals:
             return
-        for name in self.signals:  # no gather along the batch
+        for name in self.signals:  # never select along the batch
             for axis in self.value(name).open:
                 for other, place in self.ends.get(self.labels(name)[axis], []):
                     kept.fill(other, place, "it is one with the batch")
@@ -103,7 +103,7 @@ class Contraction(Relation):
         return next(o.labels for o in self.operands if o.name == name)
 
     def held_code(self, kept: AxisPlaces, label: str) -> Codes:
-        """What stays of a label: by the weights, else by the result, else by the signals."""
+        """Return the places of a label that stay, read from the result, a weight or a signal."""
         ends = self.ends[label]
         held = [end for end in ends if end[0] not in self.signals]
         if label in self.out:
@@ -139,7 +139,7 @@ class Contraction(Relation):
         return writer.narrowed(operand.name, wanted)
 
     def finish(self, writer: Writer, given: list[Any], constant: Tensor | None) -> Any:
-        """The operation over what stays, and the constant added."""
+        """Write the operation over the places that stay, then add the constant."""
         out = writer.add(self.rewritten(writer, given))
         if constant is None:
             return out
@@ -159,12 +159,12 @@ class Contraction(Relation):
         return Op(self.op.name, self.op.target, args, kwargs)
 
     def shift(self, writer: Writer, constant: Tensor) -> Any:
-        """What is added to the result: a tensor that learns, as a bias does."""
+        """Return the constant as a trainable tensor, like a bias."""
         home = self.home(writer)
         return writer.constant(f"{home}.shift" if home else "shift", constant, learns=True)
 
     def home(self, writer: Writer) -> str:
-        """The module whose weight this is."""
+        """Return the name of the module that owns the weight."""
         for name in self.weights():
             parameter = self.network.parameters.get(name)
             if parameter is not None and "." in parameter:
@@ -174,8 +174,11 @@ class Contraction(Relation):
     # -- constants -------------------------------------------------------------------------
 
     def folded(self, writer: Writer) -> Tensor | None:
-        """What goes out of the product, a constant wherever it matters: cut to what stays of the
-        result, thin along axes where it is the same. None if it is zero."""
+        """Return the constant that removed places contributed to the result; None if zero.
+
+        It covers the places of the result that stay. Axes along which it does not vary are cut to
+        size one.
+        """
         out = self.value(self.op.name)
         if out.matters is None or not self.signals:
             return None
@@ -196,7 +199,10 @@ class Contraction(Relation):
         return uniform(writer.cut(self.op.name, total), matters)
 
     def difference(self, old: dict[str, Tensor], new: dict[str, Tensor]) -> Tensor | None:
-        """f(old) − f(new), one operand at a time, so that what did not change cancels exactly."""
+        """Compute f(old) − f(new).
+
+        The operands change one at a time, so that terms without a change cancel exactly.
+        """
         total: Tensor | None = None
         for place, operand in enumerate(self.operands):
             change = old[operand.name] - new[operand.name]
@@ -211,7 +217,7 @@ class Contraction(Relation):
         return total
 
     def remaining(self, writer: Writer, operand: Operand, whole: Tensor) -> Tensor:
-        """An operand as the new network has it: zero where places or connections are gone."""
+        """Return an operand of the new network: zero where places or connections are removed."""
         value = self.value(operand.name)
         if value.weight and self.is_pruned(writer, operand.name) and value.live is not None:
             whole = torch.where(value.live, whole, torch.zeros_like(whole))
@@ -229,7 +235,7 @@ class Contraction(Relation):
         return name in writer.pruned_values
 
     def evaluate(self, tensors: dict[str, Tensor]) -> Tensor:
-        """The product alone, on other operands."""
+        """Evaluate the product, without bias, on other operands."""
 
         def read(leaf: Any) -> Any:
             if not isinstance(leaf, Ref):
@@ -245,12 +251,12 @@ class Contraction(Relation):
 
 
 class Biased(Contraction):
-    """With an argument ``bias`` that a constant can go into."""
+    """A contraction whose operation has an argument ``bias``, which can take a constant."""
 
-    channel = -1  # of the result
+    channel = -1  # axis of the result
 
     def finish(self, writer: Writer, given: list[Any], constant: Tensor | None) -> Any:
-        """A constant that is the same in all places of a channel goes into the bias."""
+        """Write the operation; add the constant to the bias if it is equal within each channel."""
         changes: dict[str, Any] = self.changes(writer, given)
         name = None if constant is None else self.own_bias(writer, constant)
         if name is not None and constant is not None:
@@ -272,8 +278,10 @@ class Biased(Contraction):
         return {names[o.name]: g for o, g in zip(self.operands, given, strict=True)}
 
     def own_bias(self, writer: Writer, constant: Tensor) -> str | None:
-        """The name of the bias that a constant goes into; None if it differs from place to
-        place, or the bias is not this layer's own."""
+        """Return the name of the bias that takes the constant, or None.
+
+        None means that the constant varies within a channel, or that other layers use the bias.
+        """
         channel = self.channel % constant.ndim
         if any(n > 1 for axis, n in enumerate(constant.shape) if axis != channel):
             return None
@@ -335,7 +343,7 @@ def _product(
 ) -> Relation | None:
     if any(network.values[o.name].driven for o in operands):
         return Contraction(op, network, operands, out)
-    # Weights among themselves: computed anew at every call, so that all of them learn.
+    # A product of weights alone is computed at every call, so that all of them stay trainable.
     labels: dict[str, tuple[str, ...]] = {o.name: o.labels for o in operands}
     return Aligned(op, network, labels | {op.name: out})
 
@@ -353,7 +361,7 @@ def add_product(op: Op, network: Network) -> Relation | None:
 
 
 class Added(Contraction):
-    """bias + x y."""
+    """Compute bias + x · y."""
 
     def evaluate(self, tensors: dict[str, Tensor]) -> Tensor:
         x, y = (tensors[o.name] for o in self.operands)

@@ -33,10 +33,11 @@ def convolution(op: Op, network: Network) -> Relation | None:
 
 
 class Convolution(Biased):
-    """x (N, g·C, *S) by w (g·O, C, *k), or transposed by w (g·C, O, *k), to (N, g·O, *S').
+    """Compact a convolution of x (N, g·C, *S) with w (g·O, C, *k) to (N, g·O, *S').
 
-    Positions and taps stay whole. Of the channels stay whole groups, and in every group the same
-    ones: with one group, any.
+    A transposed convolution has w (g·C, O, *k). All positions and taps stay. A group stays or goes
+    as a whole, and every group that stays keeps the same channels. With one group, any channels may
+    go.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Convolution(Biased):
         self.heads = wide[1] if transposed else wide[0] // self.groups
         self.tails = wide[0] // self.groups if transposed else wide[1]
 
-    # Ends that are (groups, heads), (groups, tails), heads alone and tails alone.
+    # `outer` lists axes of size groups · heads; `inner` lists weight axes of size groups · tails.
 
     def outer(self) -> list[tuple[str, int]]:
         ends = [(self.op.name, self.axis)]
@@ -80,7 +81,7 @@ class Convolution(Biased):
         kept.add(self.x, self.axis, product([g, tails]), GROUPS)
 
     def parts(self, kept: AxisPlaces) -> tuple[Codes, Codes, Codes]:
-        """What stays of the groups, and of heads and tails in each."""
+        """Return which groups stay, and which heads and tails stay in each group."""
         g = np.zeros(self.groups, np.int32)
         heads, tails = np.zeros(self.heads, np.int32), np.zeros(self.tails, np.int32)
         for end in self.outer():
@@ -93,7 +94,7 @@ class Convolution(Biased):
             heads = _either(heads, kept.code(self.w, 1))
         else:
             tails = _either(tails, kept.code(self.w, 1))
-        for part in (g, heads, tails):  # a convolution needs at least one
+        for part in (g, heads, tails):  # a convolution needs at least one of each
             if not part.any() and kept.places(self.op.name, self.axis).any():
                 part[0] = kept.reason(NEEDED)
         return g, heads, tails
@@ -134,6 +135,6 @@ class Convolution(Biased):
 
 
 def _either(a: Codes, b: Codes) -> Codes:
-    """Both sets; a live place before a reason."""
+    """Unite two sets of places; the code for live wins over a reason."""
     found: Codes = np.where((a > 0) & (b > 0), np.minimum(a, b), np.maximum(a, b)).astype(np.int32)
     return found

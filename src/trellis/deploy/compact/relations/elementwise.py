@@ -1,4 +1,4 @@
-"""Functions of units in the same place."""
+"""Elementwise functions: each unit of the result reads units at the same index."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BINARY = aten(
     "hypot eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor "
     "__and__ __or__ logaddexp logaddexp2 copysign xlogy where masked_fill addcmul lerp"
 )
-# In eval mode these hand on what they are given.
+# In eval mode these return their input.
 NOTHING = set(aten("dropout feature_dropout alpha_dropout feature_alpha_dropout alias detach"))
 
 
@@ -37,7 +37,7 @@ def elementwise(op: Op, network: Network) -> Relation | None:
 
 
 class Nothing(Elementwise):
-    """The same in another name."""
+    """An operation that returns its input unchanged; it is left out."""
 
     def write(self, writer: Writer) -> Any:
         return writer.place(next(iter(self.op.refs())))
@@ -45,7 +45,7 @@ class Nothing(Elementwise):
 
 @relation_for(aten("prelu _prelu_kernel"))
 def prelu(op: Op, network: Network) -> Relation | None:
-    """A slope for each channel, or one for all."""
+    """Tie the slopes to the channels, unless one slope serves all channels."""
     x, slope = list(op.refs())
     shape = network.values[x].shape
     own = [str(axis) for axis in range(len(shape))]
@@ -61,7 +61,7 @@ def glu(op: Op, network: Network) -> Relation | None:
 
 
 class Halves(Relation):
-    """a · σ(b), where a and b are the halves of an axis: both keep the same places."""
+    """Compact a · σ(b), where a and b are the halves of an axis and keep the same places."""
 
     def __init__(self, op: Op, network: Network) -> None:
         super().__init__(op, network)
@@ -85,18 +85,18 @@ class Halves(Relation):
 
 
 def _joined(a: Any, b: Any) -> Any:
-    """Either, a live one before a reason."""
+    """Unite two sets of places; the code for live wins over a reason."""
     return np.where((a > 0) & (b > 0), np.minimum(a, b), np.maximum(a, b))
 
 
 @relation_for(aten("zeros ones full new_zeros new_ones new_full"))
 def maker(op: Op, network: Network) -> Relation | None:
-    """Zeros, ones and the like, of any size."""
+    """Create a tensor of zeros, ones or another number."""
     return Made(op, network)
 
 
 class Made(Relation):
-    """The same number everywhere: as many as are wanted."""
+    """Create a constant tensor of the size that its readers need."""
 
     def touched(self) -> list[str]:
         return [self.op.name]
@@ -112,13 +112,13 @@ class Made(Relation):
         changes: dict[str, Any] = {
             "size": [given[a] if a in value.open else n for a, n in enumerate(sizes)]
         }
-        if "self" in self.call:  # read for its type alone
+        if "self" in self.call:  # only its type is read
             changes["self"] = writer.read(self.call["self"])
         return writer.add(self.call.changed(self.op.name, **changes))
 
 
 class Like(Aligned):
-    """As many as another value has."""
+    """Create a constant tensor of the size of another value."""
 
 
 @relation_for(aten("zeros_like ones_like full_like empty_like"))
@@ -134,7 +134,7 @@ def counted(op: Op, network: Network) -> Relation | None:
 
 
 class Counted(Relation):
-    """The size of an axis: of one that stays open, so whole."""
+    """Return the size of an axis, such as the batch; all places of this axis stay."""
 
     def close(self, kept: AxisPlaces) -> None:
         x = self.call["self"]

@@ -1,4 +1,4 @@
-"""Data movement: each unit of the result is one of the operand's."""
+"""Data movement: each unit of the result is one unit of the operand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RESHAPED = "a reshape ties it to live ones in a rectangle"
 
 @relation_for(aten("permute transpose t numpy_T T mT swapaxes adjoint movedim moveaxis"))
 def permute(op: Op, network: Network) -> Relation | None:
-    """Which axis went where is seen on a tensor of strides."""
+    """Tie permuted axes; the order is found by permuting a tensor whose sizes all differ."""
     x = next(iter(op.refs()))
     shape = network.values[x].shape
     order = _order(op, shape)
@@ -34,7 +34,7 @@ def permute(op: Op, network: Network) -> Relation | None:
 
 
 def _order(op: Op, shape: Sequence[int]) -> list[int]:
-    sizes = range(2, 2 + len(shape))  # each axis known by its size
+    sizes = range(2, 2 + len(shape))  # sizes that identify the axes
     probe = torch.empty(tuple(sizes), device="meta")
     moved = function(op.target)(probe, *op.args[1:], **op.kwargs)
     return [size - 2 for size in moved.shape]
@@ -46,7 +46,10 @@ def reshape(op: Op, network: Network) -> Relation | None:
 
 
 class Reshaped(Relation):
-    """Runs of axes of both shapes hold the same units; what stays is a rectangle in both."""
+    """Compact a reshape: runs of axes of both shapes hold the same units.
+
+    The units that stay must form a rectangle in both shapes.
+    """
 
     def __init__(self, op: Op, network: Network) -> None:
         super().__init__(op, network)
@@ -66,7 +69,7 @@ class Reshaped(Relation):
                 for axis in range(len(self.value(name).shape)):
                     kept.fill(name, axis, RESHAPED)
         for olds, news in self.runs:
-            # From one side to the other and back, until both are the same rectangle.
+            # Project from one shape to the other and back until both are the same rectangle.
             while self.spread(kept, self.x, olds, self.op.name, news) | self.spread(
                 kept, self.op.name, news, self.x, olds
             ):
@@ -99,7 +102,7 @@ def expand(op: Op, network: Network) -> Relation | None:
 
 
 class Expanded(Aligned):
-    """Axes of one become as long as is wanted."""
+    """Expand axes of size one to the size of the result."""
 
     def __init__(self, op: Op, network: Network) -> None:
         x = next(iter(op.refs()))
@@ -123,7 +126,7 @@ class Expanded(Aligned):
 
 
 class Taken(Relation):
-    """Places of one axis, each named by its index; ``dropped``: the axis itself goes away."""
+    """Select places of one axis by index; ``dropped`` means that the axis is removed."""
 
     def __init__(
         self, op: Op, network: Network, x: str, axis: int, index: Sequence[int], dropped: bool
@@ -154,7 +157,7 @@ class Taken(Relation):
         rank = {place: i for i, place in enumerate(stays)}
         x = writer.place(self.x)
         if self.dropped:
-            if self.index[0] not in rank:  # nobody wants it
+            if self.index[0] not in rank:  # no operation reads it
                 return x
             return writer.call(
                 self.op.name + "_", "aten.select.int", x, self.axis, rank[self.index[0]]
@@ -174,7 +177,7 @@ def slice_(op: Op, network: Network) -> Relation | None:
     axis = _axis(network, x, call["dim"])
     given = [call.arguments.get(name) for name in ("start", "end", "step")]
     if given in ([0, sys.maxsize, 1], [None, None, 1], [0, None, 1], [None, sys.maxsize, 1]):
-        return Nothing(op, network)  # x[:], of the batch perhaps
+        return Nothing(op, network)  # x[:], often along the batch
     if axis in network.values[x].open or any(
         isinstance(call.arguments.get(k), Ref) for k in ("start", "end", "length")
     ):
@@ -223,7 +226,7 @@ def flip(op: Op, network: Network) -> Relation | None:
 
 @relation_for(["operator.getitem"])
 def item(op: Op, network: Network) -> Relation | None:
-    """One part of a split; of anything else that returns several, what it is."""
+    """Take one of several results: one part of a split, or one result kept whole."""
     source, place = op.args
     maker = next((o for o in network.ops if o.name == source.name), None)
     if maker is None or op.name not in network.values:
@@ -246,7 +249,7 @@ def item(op: Op, network: Network) -> Relation | None:
 
 
 class Item(Relation):
-    """One of several results, whole."""
+    """Keep one of several results whole."""
 
     def touched(self) -> list[str]:
         return [self.op.name] if self.op.name in self.network.values else []
@@ -269,13 +272,13 @@ def split(op: Op, network: Network) -> Relation | None:
 
 
 class Parts(Relation):
-    """Several results, each of which is read as a slice of the operand."""
+    """A split, each part of which is read as a slice of the operand."""
 
     def touched(self) -> list[str]:
         return []
 
     def close(self, kept: AxisPlaces) -> None:
-        """Nothing: the slices say themselves what they need."""
+        """Add nothing: the relations of the parts add the places that they need."""
 
     def write(self, writer: Writer) -> Any:
         return None
@@ -292,7 +295,7 @@ def cat(op: Op, network: Network) -> Relation | None:
 
 
 class Joined(Relation):
-    """Parts one after another along an axis."""
+    """Concatenate parts along an axis."""
 
     def __init__(self, op: Op, network: Network, names: list[str], axis: int) -> None:
         super().__init__(op, network)
@@ -335,7 +338,7 @@ def stack(op: Op, network: Network) -> Relation | None:
 
 @relation_for(aten("pad constant_pad_nd"))
 def pad(op: Op, network: Network) -> Relation | None:
-    """Padded axes stay whole; the others go along."""
+    """Keep padded axes whole and tie the others."""
     relation = Barrier(op, network)
     x, pads = next(iter(op.refs())), relation.call["pad"]
     rank = len(network.values[x].shape)

@@ -1,4 +1,4 @@
-"""Normalization: statistics need all that they are taken over."""
+"""Normalization: every place that enters a statistic must stay."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ def group_norm(op: Op, network: Network) -> Relation | None:
 
 @relation_for(aten("instance_norm"))
 def instance_norm(op: Op, network: Network) -> Relation | None:
-    """Each channel by itself: channels may go, positions may not."""
+    """Normalize each channel alone: channels may be removed, positions may not."""
     why = "the statistics of an instance norm are taken over all of it"
     return _by_channel(op, network, 2, why)
 
 
 @relation_for(aten("batch_norm"))
 def batch_norm(op: Op, network: Network) -> Relation | None:
-    """Only where it could not be folded: statistics of the batch itself."""
+    """Handle a batch norm that uses statistics of the batch, so that it cannot be folded."""
     why = "a batch norm without stored statistics reads all positions"
     return _by_channel(op, network, 2, why)
 
 
 def _by_channel(op: Op, network: Network, whole: int, why: str) -> Relation:
-    """A norm with numbers for each channel, that needs all of its axes from ``whole`` on."""
+    """Tie numbers per channel to the channels; axes from ``whole`` on keep all places."""
     call = Barrier(op, network).call
     x = call["input"].name
     own = [str(a) for a in range(len(network.values[x].shape))]

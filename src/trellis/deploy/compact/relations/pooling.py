@@ -1,4 +1,4 @@
-"""Pooling, resampling and message passing: positions stay whole, channels go along."""
+"""Pooling, resampling and message passing: all positions stay, channels are tied."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _along(op: Op, network: Network, places: int) -> Relation | None:
 
 @relation_for(aten("scatter_add scatter_reduce"))
 def scatter(op: Op, network: Network) -> Relation | None:
-    """Entries are sent along one axis, which stays whole; the others go along."""
+    """Keep the axis along which entries are scattered whole, and tie the others."""
     x, dim, index, source = op.args[:4]
     names = [a.name for a in (x, index, source) if isinstance(a, Ref)]
     shapes = [network.values[n].shape for n in names]
@@ -56,7 +56,7 @@ def scatter(op: Op, network: Network) -> Relation | None:
 
 @relation_for(aten("embedding"))
 def embedding(op: Op, network: Network) -> Relation | None:
-    """The table's rows stay whole, for ids that are yet to come; its columns go along."""
+    """Keep all rows of the table, because any id may come; tie its columns to the result."""
     table, ids = list(op.refs())
     lead = [f"i{a}" for a in range(len(network.values[ids].shape))]
     labels: dict[str, list[Any]] = {table: ["row", "d"], ids: list(lead), op.name: [*lead, "d"]}
@@ -65,8 +65,8 @@ def embedding(op: Op, network: Network) -> Relation | None:
 
 
 class Looked(Aligned):
-    """Rows of a table, by their number."""
+    """Look up rows of a table by index."""
 
     def weights(self) -> list[str]:
-        # A dead connection of an embedding leads to a unit that matters nowhere.
+        # A dead connection of an embedding leads to a unit that changes no output.
         return [next(iter(self.op.refs()))]

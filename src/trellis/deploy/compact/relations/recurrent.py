@@ -5,9 +5,9 @@ the recurrent weights and from the readers of its layer. A unit that no input re
 because biases move its state from step to step. If others read it, it stays. Dead connections
 between units that stay also stay.
 
-Layers then have widths of their own, which one fused operation cannot have: each layer becomes an
-operation. The two directions of a layer must be equally wide, and where the last states are read,
-one tensor for all layers, all have the same units.
+After that, layers may differ in width. One fused operation cannot represent this, so each layer
+becomes an operation. The two directions of a layer must be equally wide. The last states are one
+tensor for all layers, so if they are read, all layers keep the same units.
 """
 
 from __future__ import annotations
@@ -37,13 +37,16 @@ def recurrent(op: Op, network: Network) -> Relation | None:
 
 
 def _either(rows: Bools) -> Bools:
-    """Whether it holds in any row."""
+    """Return whether any row is true, for each column."""
     return np.asarray(rows.any(0), np.bool_)
 
 
 class Recurrent(Relation):
-    """x (T, B, I) or (B, T, I), states (layers · directions, B, H); for each layer and direction
-    weights (gates · H, I) and (gates · H, H), and perhaps two biases (gates · H)."""
+    """Compact a recurrent layer.
+
+    Shapes: x (T, B, I) or (B, T, I), states (layers · directions, B, H). Each layer and direction
+    has weights (gates · H, I) and (gates · H, H), and optionally two biases (gates · H).
+    """
 
     def __init__(self, op: Op, network: Network) -> None:
         super().__init__(op, network)
@@ -65,7 +68,7 @@ class Recurrent(Relation):
         self.read = {name: self._nonzero(name) for cell in self.cells for name in cell[:2]}
 
     def _nonzero(self, name: str) -> Bools:
-        """Connections that carry anything, in the shape of their weight."""
+        """Return which connections are not zero, in the shape of their weight."""
         found = self.value(name).tensor != 0
         kept = self.network.kept.get(self.network.parameters.get(name, ""))
         return (found if kept is None else found & kept.cpu()).numpy()
@@ -77,11 +80,11 @@ class Recurrent(Relation):
     # -- what stays ------------------------------------------------------------------------
 
     def _rows(self, units: Bools) -> Bools:
-        """Of weights and biases, the rows of these units in all gates."""
+        """Return the rows of weights and biases that belong to these units, in all gates."""
         return np.tile(units, self.gates)
 
     def _asked(self, kept: AxisPlaces) -> Bools:
-        """Hidden units, (layers · directions, H), that something else asks for."""
+        """Return the hidden units (layers · directions, H) that other operations require."""
         found = np.zeros((len(self.cells), self.hidden), bool)
         for place, (into, own, *biases) in enumerate(self.cells):
             for name in (into, own, *biases):
@@ -97,12 +100,12 @@ class Recurrent(Relation):
         return found
 
     def _below(self, place: int) -> slice:
-        """The cells whose output a cell reads."""
+        """Return the cells whose output this cell reads."""
         layer = place // self.directions
         return slice((layer - 1) * self.directions, layer * self.directions)
 
     def _grown(self, stay: Bools) -> Bools:
-        """With all that is read by what stays, at any step."""
+        """Add all units that the units which stay read, at any time step."""
         before = None
         while before is None or (stay != before).any():
             before = stay.copy()
@@ -122,7 +125,7 @@ class Recurrent(Relation):
             for axis in range(2):
                 kept.fill(name, axis, "a recurrent layer goes through every step")
         stay = self._grown(self._asked(kept))
-        if stay.any() and not stay.any(1).all():  # a layer that carries nothing, below others
+        if stay.any() and not stay.any(1).all():  # an empty layer below others keeps one unit
             stay[~stay.any(1), 0] = True
             stay = self._grown(stay)
         for place, (into, own, *biases) in enumerate(self.cells):
@@ -142,7 +145,7 @@ class Recurrent(Relation):
             self._add(kept, name, 2, last, _WHY)
 
     def _inputs(self, units: Bools, into: str) -> Bools:
-        """Inputs that these units read, but for such as are always zero."""
+        """Return the inputs that these units read, except inputs that are always zero."""
         x = self.value(self.x)
         zero = x.still() == 0
         if x.depends is not None:
@@ -166,9 +169,9 @@ class Recurrent(Relation):
             kept.add(own[few], 1, more, _LIKE)
 
     def dead(self, kept: AxisPlaces) -> int:
-        """How many kept connections between units that stay are dead."""
+        """Count kept connections that are dead although both of their units stay."""
         if all(self.value(name).constant for name in self.results.values()):
-            return 0  # of all of it, constants are left
+            return 0  # the whole layer becomes constants
         found = 0
         for name in (weight for cell in self.cells for weight in cell[:2]):
             parameter = self.network.parameters.get(name, "")
@@ -181,7 +184,7 @@ class Recurrent(Relation):
     # -- how it is written -----------------------------------------------------------------
 
     def write(self, writer: Writer) -> list[Any]:
-        """What stands for output and last states."""
+        """Write the layer; return its output and last states."""
         x, width = writer.place(self.x), self.directions
         if all(writer.kept.whole(cell[1]) for cell in self.cells):
             states = [writer.place(name) for name in self.states]
@@ -212,7 +215,7 @@ class Recurrent(Relation):
         ]
 
     def _state(self, writer: Writer, name: str, layer: int) -> Any:
-        """The first state of a layer: (directions, B, its units)."""
+        """Write the first state of a layer, (directions, B, units that stay)."""
         stays = {unit: i for i, unit in enumerate(writer.kept.index(name, 2))}
         parts = []
         for place in range(layer * self.directions, (layer + 1) * self.directions):
@@ -225,13 +228,13 @@ class Recurrent(Relation):
 
 
 class Result(Relation):
-    """Output or last state of a recurrent layer: the layer says what stays of it."""
+    """Output or last state of a recurrent layer; `Recurrent.close` ties its places."""
 
     def touched(self) -> list[str]:
         return []
 
     def close(self, kept: AxisPlaces) -> None:
-        """Nothing: see `Recurrent.close`."""
+        """Add nothing; see `Recurrent.close`."""
 
     def write(self, writer: Writer) -> Any:
         source, index = self.op.args

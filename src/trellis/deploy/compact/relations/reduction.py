@@ -60,7 +60,10 @@ def total(op: Op, network: Network) -> Relation | None:
 
 
 class Total(Aligned):
-    """A sum over what stays, what went added as a constant; a mean divides by all there were."""
+    """Sum over the places that stay, and add what removed places contributed as a constant.
+
+    A mean is rescaled, because it divided by the number of all places.
+    """
 
     def __init__(self, op: Op, network: Network, x: str, axes: list[int]) -> None:
         keepdim = bool(Barrier(op, network).call["keepdim"])

@@ -1,4 +1,8 @@
-"""What a relation is; the registry; and `Barrier`, for operations without a relation."""
+"""The base class of relations, their registry, and `Barrier` for operations without a relation.
+
+A *place* is an index along one axis of a value, for example one channel. A place *stays* if the
+compacted model keeps it.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,11 @@ RELATIONS: dict[str, Make] = {}
 
 
 class Relation(ABC):
-    """One operation: which places of its operands and result go together, and how it is written
-    once the others are gone."""
+    """Describe how compaction treats one operation.
+
+    A relation says which places of the operands and the result must stay together. It also writes
+    the operation over the places that stay.
+    """
 
     def __init__(self, op: Op, network: Network) -> None:
         self.op, self.network = op, network
@@ -27,28 +34,28 @@ class Relation(ABC):
         return self.network.values[name]
 
     def touched(self) -> list[str]:
-        """Return the values whose places it ties."""
+        """Return the names of the values whose places this relation ties."""
         names = [*self.op.refs(), self.op.name]
         return [name for name in dict.fromkeys(names) if name in self.network.values]
 
     @abstractmethod
     def close(self, kept: AxisPlaces) -> None:
-        """Let more places stay, as required by those that stay already."""
+        """Add the places that must stay because of the places that already stay."""
 
     def settle(self, kept: AxisPlaces) -> None:  # noqa: B027  (most have nothing to add)
-        """After nothing changes, let more stay where removal would gain nothing."""
+        """Add places whose removal would gain nothing, after `close` has converged."""
 
     @abstractmethod
     def write(self, writer: Writer) -> Any:
         """Write the operation over the places that stay; return the counterpart of the result."""
 
     def weights(self) -> list[str]:
-        """Return operands that are only multiplied: a dead connection there may become zero."""
+        """Return operands whose dead connections may become zero, because they only multiply."""
         return []
 
 
 class Barrier(Relation):
-    """Keeps all operands and the result whole."""
+    """Keep every place of all operands and of the result."""
 
     def __init__(self, op: Op, network: Network, why: str | None = None) -> None:
         super().__init__(op, network)
@@ -77,7 +84,7 @@ def relation_for(names: Iterable[str]) -> Callable[[Make], Make]:
 
 
 def relation_of(op: Op, network: Network) -> Relation:
-    """Return the relation of an operation; a `Barrier` if none is registered."""
+    """Return the relation of an operation, or a `Barrier` if none is registered."""
     if op.target in COUNTS:
         key = op.target
     else:

@@ -1,4 +1,7 @@
-"""One small function an operation; importing this registers them all."""
+"""How each operation becomes sparse tables: one small function per operation.
+
+Importing this package registers them all.
+"""
 
 from __future__ import annotations
 

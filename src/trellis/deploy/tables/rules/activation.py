@@ -92,7 +92,7 @@ def glu(net: Network, x: Signal, dim: int = -1) -> Signal:
 def masked_fill(net: Network, x: Signal, mask: Any, value: Any) -> Signal:
     if isinstance(mask, Signal):
         raise TrellisError("a mask that is computed from the input")
-    # What is minus infinity for a softmax is a very small number in a table.
+    # Tables hold finite numbers, so a large negative number stands for minus infinity in a softmax.
     number = max(float(value), -1e30)
     filler = net.constant(torch.tensor([number])).ids[0]
     return Signal(torch.where(mask.expand(x.shape), filler, x.ids))

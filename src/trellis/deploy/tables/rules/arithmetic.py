@@ -14,8 +14,8 @@ from ....errors import TrellisError
 from ..activation import Activation
 from ..network import Network, Reals, Signal, flat, lowers
 
-# Entries from which on a mean over several dimensions is the mean of means, one dimension after
-# another: a picture of 64 by 64 then takes 128 terms in a table rather than 4,096.
+# A mean of at least this many entries over several dimensions is taken one dimension at a time:
+# a picture of 64 by 64 then takes 128 terms in a table rather than 4,096.
 LARGE = 64
 
 
@@ -126,7 +126,7 @@ def maximum(net: Network, x: Signal, dim: Any = None, keepdim: bool = False) -> 
         return amax(net, x)
     if not isinstance(dim, int):
         raise TrellisError("the larger of two signals")
-    return amax(net, x, dim, keepdim), None  # nobody may ask where it was
+    return amax(net, x, dim, keepdim), None  # the index of the maximum is not supported
 
 
 @lowers("amax")

@@ -1,4 +1,4 @@
-"""Softmax and attention, from maxima, exponentials and sums of products."""
+"""Softmax and attention, built from maxima, exponentials and sums of products."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .contraction import matmul
 
 
 def _exponentials(net: Network, x: Signal, dim: int) -> tuple[Signal, Signal, Signal]:
-    """x less its maximum, the exponentials of that, and their sums."""
+    """Return x minus its maximum, the exponentials of that, and their sums."""
     shifted = sub(net, x, expanded(amax(net, x, dim, keepdim=True), x.shape))
     powers = net.each(shifted, act=Activation("exp"))
     return shifted, powers, reduced(net, powers, dim, True, mean=False)

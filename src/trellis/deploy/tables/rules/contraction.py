@@ -1,4 +1,4 @@
-"""Products with constants: linear, matmul, einsum."""
+"""Matrix products: linear, matmul, einsum."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ..network import Ids, Network, Signal, flat, lowers
 
 
 def contract(net: Network, weight: Tensor, letters: str, x: Signal, own: str, out: str) -> Signal:
-    """einsum(f"{letters},{own}->{out}", weight, x) for a constant and a signal.
+    """Compute einsum(f"{letters},{own}->{out}", weight, x) of a constant and a signal.
 
-    Terms are written for the weight's non-zero entries alone, each times the dimensions that only
-    x has. ``letters`` has no letter twice, nor has ``own``.
+    Only non-zero entries of the weight get terms, one for each position along the dimensions that
+    only x has. Neither ``letters`` nor ``own`` may repeat a letter.
     """
     sizes = dict(zip(own, x.shape, strict=True)) | dict(zip(letters, weight.shape, strict=True))
     free = [letter for letter in own if letter not in letters]
@@ -47,7 +47,7 @@ def _flat(place: dict[str, Ids], letters: str, sizes: dict[str, int], full: tupl
 
 
 def multiply(net: Network, x: Signal, own: str, y: Signal, other: str, out: str) -> Signal:
-    """einsum of two signals: sums of products of units."""
+    """Compute the einsum of two signals: sums of products of units."""
     sizes = dict(zip(own, x.shape, strict=True)) | dict(zip(other, y.shape, strict=True))
     letters = list(dict.fromkeys(own + other))
     many = math.prod(sizes[letter] for letter in letters)
@@ -105,7 +105,8 @@ def einsum(net: Network, equation: str, operands: Sequence[Any], path: Any = Non
     parts.sort(key=lambda part: not isinstance(part[1], Signal))  # signals first
     own, x = parts.pop(0)
     while parts:
-        # The constant that shares most with the signal first: the smallest thing in between.
+        # Start with the constant that shares most letters with the signal: this keeps intermediate
+        # results small.
         parts.sort(key=lambda part: -len(set(part[0]) & set(own)))
         letters, value = parts.pop(0)
         rest = set(out).union(*(name for name, _ in parts)) if parts else set(out)
@@ -125,7 +126,7 @@ def einsum(net: Network, equation: str, operands: Sequence[Any], path: Any = Non
 
 
 def _broadcast(name: str, value: Any, names: list[str], operands: Sequence[Any]) -> tuple[str, Any]:
-    """Drop dimensions of size one that are larger elsewhere."""
+    """Drop dimensions of size one that are larger in another operand."""
     larger = {
         letter
         for other, operand in zip(names, operands, strict=True)

@@ -1,4 +1,4 @@
-"""Convolutions: one term for each kept tap and each place whose tap is not padding."""
+"""Convolutions: one term per kept tap and output position, unless the tap reads padding."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def conv(
     taps = grid(
         [sliding(size[d], out[d], kernel[d], stride[d], before[d], dilation[d]) for d in range(n)],
         size,
-    )  # (places, taps): which place of the input each tap reads, −1 for padding
+    )  # (places, taps): the input position that each tap reads, −1 for padding
     y = _tapped(net, x, weight.reshape(*weight.shape[:2], -1), taps, groups, out)
     return y if bias is None else net.each(y, shift=bias.double().numpy().reshape(-1, *[1] * n))
 
@@ -61,7 +61,7 @@ def transposed(
     net: Network, x: Signal, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0,
     output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
 ) -> Signal:  # fmt: skip
-    """Each entry of the kernel sends every place of its channel to one place of another."""
+    """Write terms for a transposed convolution: each tap sends every position to another."""
     if isinstance(weight, Signal):
         raise TrellisError("a convolution whose kernel is computed from the input")
     n = weight.dim() - 2
@@ -72,7 +72,7 @@ def transposed(
         (size[d] - 1) * stride[d] - 2 * padding[d] + dilation[d] * (kernel[d] - 1) + more[d] + 1
         for d in range(n)
     ]
-    index = []  # of each dimension: where a place goes by each tap, −1 for nowhere
+    index = []  # per dimension: the output position of each (position, tap), −1 for none
     for d in range(n):
         at = torch.arange(size[d])[:, None] * stride[d] - padding[d]
         at = at + torch.arange(kernel[d]) * dilation[d]
@@ -98,7 +98,7 @@ def transposed(
 def _tapped(
     net: Network, x: Signal, weight: Tensor, taps: Tensor, groups: int, out: Sequence[int]
 ) -> Signal:
-    """``weight`` is (channels out, channels in of a group, taps)."""
+    """Write the terms of a convolution; weight (output channels, channels per group, taps)."""
     places = math.prod(out)
     entries = torch.nonzero(weight)  # (entries, 3)
     channel, within, tap = entries.T.numpy()
@@ -114,7 +114,7 @@ def _tapped(
 
 
 def windows(x: Signal, taps: Tensor) -> tuple[Any, Any]:
-    """Rows and reads of a pooling: every channel with the same windows (places, taps)."""
+    """Return rows and reads of a pooling with the same windows (places, taps) in every channel."""
     units = x.ids.reshape(x.shape[1], -1).numpy()
     channels, places = len(units), len(taps)
     where = np.broadcast_to(taps.numpy()[None], (channels, *taps.shape))

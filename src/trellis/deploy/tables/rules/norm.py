@@ -1,4 +1,4 @@
-"""Norms: with fixed statistics a scale and a shift, else sums over the units they mix."""
+"""Norms: a scale and a shift if statistics are fixed, else sums over the units they mix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .arithmetic import expanded, mul, number, reduced, sub
 
 @lowers("_native_batch_norm_legit_no_training")
 def native_batch_norm(net: Network, *args: Any) -> tuple[Signal, None, None]:
-    return batch_norm(net, *args), None, None  # nobody asks for statistics
+    return batch_norm(net, *args), None, None  # the statistics are not used
 
 
 @lowers("batch_norm")

@@ -1,4 +1,4 @@
-"""Pooling."""
+"""Pooling and upsampling by copying."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def adaptive_avg(net: Network, x: Signal, size: Any) -> Signal:
     n = len(x.shape) - 2
     wanted = [s if s is not None else x.shape[2 + d] for d, s in enumerate(pair(size, n))]
     if math.prod(x.shape[2:]) >= LARGE * math.prod(wanted):
-        for d in range(n - 1, 0, -1):  # the mean of means: a window is a product of intervals
+        for d in range(n - 1, 0, -1):  # windows are products of intervals: mean of means
             x = _averaged(net, x, [*x.shape[2 : 2 + d], wanted[d], *x.shape[3 + d :]])
     return _averaged(net, x, wanted)
 
@@ -97,7 +97,7 @@ def adaptive_max(net: Network, x: Signal, size: Any) -> tuple[Signal, None]:
 
 @lowers("upsample_nearest1d upsample_nearest2d upsample_nearest3d")
 def upsample(net: Network, x: Signal, size: Any, scales: Any = None, *rest: Any) -> Signal:
-    """Copies: torch itself says which place each comes from."""
+    """Copy units; torch's own upsampling of indices says which unit each entry copies."""
     if isinstance(scales, list | tuple):
         factors: Any = tuple(scales)
     else:
