@@ -19,10 +19,11 @@ from tests.cli.conftest import Run
 from tests.report.browser import Browser, Seen
 from tests.skeleton.folders import FPHA_LIST, csv_folder, fpha_folder, motion, mtm1_folder, write
 from trellis.cli.data import GRID, page
-from trellis.skeleton import Layout, Skeletons, load_dataset
+from trellis.skeleton import Layout, Skeletons, load_dataset, read_recording
 from trellis.skeleton.data.layouts import FPHA, LAYOUTS, SBU
 from trellis.skeleton.data.pose import branches, placed
 from trellis.skeleton.data.readers.reading import HALVES
+from trellis.skeleton.data.readers.recording import csv_text
 
 Fails = Callable[..., str]
 
@@ -277,3 +278,25 @@ def test_colours_go_by_finger_and_by_person() -> None:
     assert len(set(branches(FPHA))) == 6
     assert branches(SBU) == [0] * 15 + [1] * 15
     assert branches(Layout("ring", ("a", "b", "c"), (2, 0, 1))) == [0, 1, 2]
+
+
+def test_an_exported_recording_is_read_to_the_same_bits(run: Run, tmp_path: Path) -> None:
+    ran = run("data", "export", "hands45", "12", "--out", "wave.csv")
+    assert ran.status == 0 and ran.out.startswith("wrote wave.csv: ")
+    data = load_dataset("hands45")
+    found = read_recording(tmp_path / "wave.csv", data.layout)
+    np.testing.assert_array_equal(found, data.sequences[12])
+
+
+@given(names=st.lists(st.text(min_size=1, max_size=5), min_size=1, max_size=3, unique=True))
+def test_recordings_of_any_joints_can_be_exported(
+    tmp_path_factory: pytest.TempPathFactory, names: list[str]
+) -> None:
+    path = tmp_path_factory.mktemp("names") / "a.csv"
+    frames = np.random.default_rng(0).normal(size=(3, len(names), 3)).astype(np.float32)
+    try:
+        path.write_text(csv_text(frames, names), encoding="utf-8")
+    except UnicodeEncodeError:
+        return
+    layout = Layout("own", tuple(names), (-1,) * len(names))
+    np.testing.assert_array_equal(read_recording(path, layout), frames)

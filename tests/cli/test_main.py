@@ -107,7 +107,7 @@ def test_unknown_command(run: Run) -> None:
         ("audit x --inputs-of 3", "trellis audit: error: unknown option '--inputs-of'"),
         ("audit a b", "trellis audit: error: unexpected argument 'b'"),
         ("prune x --keep 1.5", "trellis prune: error: --keep: expected a whole number, got '1.5'"),
-        ("data", "trellis data: error: expected info or show"),
+        ("data", "trellis data: error: expected info, show or export"),
         ("export cc x", "trellis export: error: expected c, "),
         ("export c x", "trellis export c: error: expected --out"),
         ("reproduce table9", "error: expected table1, table2 or table3, got 'table9'"),

@@ -36,7 +36,10 @@ COMMANDS = (
 
 # The module of a command, where it is not named like the command.
 MODULES = {"tune": "train"}
-SUBCOMMANDS = {"data": ("info", "show"), "export": ("onnx", "c", "wasm")}  # without plugins
+SUBCOMMANDS: dict[str, tuple[str, ...]] = {
+    "data": ("info", "show", "export"),
+    "export": ("onnx", "c", "wasm"),  # without plugins
+}
 _KINDS = {"N": "a whole number", "FRACTION": "a number such as 0.99"}
 
 HELP = """\
@@ -54,6 +57,7 @@ Find the dead weights of a pruned network, and prune so that every kept weight i
   data    list the contents of a set of skeleton recordings, or show one recording
             trellis data info hands45
             trellis data show hands45 12 --out hand.html
+            trellis data export hands45 12 --out wave.csv
   train   train a graph network on skeleton recordings
             trellis train hands45 --out hands
   tune    fine-tune a pruned network: removed connections stay removed

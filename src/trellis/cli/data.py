@@ -1,4 +1,4 @@
-"""``trellis data``: describe a source of recordings, or draw one of them."""
+"""``trellis data``: describe a source of recordings, draw one of them, or write it as CSV."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from ..errors import TrellisError
 from ..files import check_writable, replacing
 from ..skeleton import Skeletons, load_dataset
 from ..skeleton.data.pose import branches, placed, turn_of
+from ..skeleton.data.readers.csv_folder import KINDS
 from ..skeleton.data.readers.reading import EXPLAINED, HALVES
+from ..skeleton.data.readers.recording import csv_text
 from ..skeleton.data.readers.text import shown
 from .data_arguments import Json, Protocol, SkipBad, Source
 from .output import console, counted, print_json, say, show, table
@@ -146,19 +148,57 @@ def animate(
     return 0
 
 
+CsvFile = Annotated[
+    Path | None,
+    arg(metavar="FILE", help="Output file (default: recording-INDEX.csv)."),
+]
+
+
+def write_csv(
+    source: Source,
+    index: Index,
+    /,
+    *,
+    out: CsvFile = None,
+    protocol: Protocol = None,
+    skip_bad: SkipBad = False,
+) -> int:
+    """Write one recording as CSV: one frame per row, columns joint_x, joint_y, joint_z.
+
+    `trellis evaluate`, csv: folders and exported C read such files.
+
+      trellis data export hands45 12 --out wave.csv
+    """
+    if out is not None and out.suffix.lower() not in KINDS:
+        raise TrellisError(f"--out {str(out)!r}: expected a name that ends in {', '.join(KINDS)}")
+    if out is not None:
+        check_writable(out)
+    data = load_dataset(source, protocol=protocol, skip_bad=skip_bad, progress=True)
+    number = number_of(data, index)
+    target = Path(f"recording-{number}.csv") if out is None else out
+    check_writable(target)
+    with replacing(target) as [draft]:
+        draft.write_text(csv_text(data.sequences[number], data.layout.joints), encoding="utf-8")
+    name, label = shown(data.names[number]), shown(data.classes[data.labels[number]])
+    say(f"wrote {target}: {name}, {label}, {counted(len(data.sequences[number]), 'frame')}")
+    return 0
+
+
 Command = (
     Annotated[int, tyro.conf.subcommand("info", constructor=info)]
     | Annotated[int, tyro.conf.subcommand("show", constructor=animate)]
+    | Annotated[int, tyro.conf.subcommand("export", constructor=write_csv)]
 )
 
 
 def data(command: Annotated[Command, arg(name="")]) -> int:
     """Look at recordings before training on them.
 
-    Describe a source, or draw one of its recordings:
+    Describe a source, draw one of its recordings, or write it as CSV:
 
       trellis data info hands45
       trellis data show hands45 12 --out hand.html
+      trellis data export hands45 12 --out wave.csv
     """
     return command
 

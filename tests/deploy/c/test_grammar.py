@@ -167,8 +167,16 @@ def odd_file(seed: int) -> bytes:
     def odd(usual: str, others: Sequence[str]) -> str:
         return rng.choice(others) if rng.random() < wild else usual
 
-    if named:
+    planar = rng.random() < 0.25
+    if planar:
+        width = 2 * len(JOINTS)
+    if named and planar:
+        cells = [f"{j}_{a}" for j in joints for a in odd("xy", ["xyz", "xyz_", "yx"])]
+        if wild and rng.random() < 0.2:
+            cells.append(f"{joints[0]}_z")
+    elif named:
         cells = [f"{j}_{odd(a, 'XYZ_w')}" for j in joints for a in odd("xyz", ["xYz", "xy", "xx"])]
+    if named:
         if rng.random() < 0.2:
             rng.shuffle(cells)
         for _ in range(rng.choice([0, 0, 1, 2, 8, 9]) if rng.random() < 0.5 else 0):

@@ -156,7 +156,7 @@ def test_sides_and_bodies(tmp_path: Path) -> None:
         ({"lengths": None}, "has no array 'lengths'"),
         ({"labels": None}, "has no array 'labels'"),
         ({"frames": np.zeros((10, 15))}, "got float64 of shape (10, 15)"),
-        ({"frames": np.zeros((10, 5, 2))}, "expected 'frames'"),
+        ({"frames": np.zeros((10, 5, 4))}, "expected 'frames'"),
         ({"frames": np.zeros((10, 0, 3))}, "there are no joints"),
         ({"frames": np.zeros((10, 5, 3), complex)}, "got complex128"),
         ({"frames": np.zeros((10, 5, 3), "U1")}, "expected 'frames'"),

@@ -69,3 +69,19 @@ def test_a_number_that_is_none_is_told_by_the_name_its_own_file_gives(tmp_path: 
     np.savez(tmp_path / "wave.npz", frames=frames, joints=ARM.joints[::-1])
     with pytest.raises(TrellisError, match=r"frame 1, z of 'hand' is inf"):
         read_recording(tmp_path / "wave.npz", ARM)
+
+
+def test_a_skeleton_in_two_dimensions_lies_in_a_plane(tmp_path: Path) -> None:
+    flat = FRAMES[..., :2]
+    wanted = (FRAMES * [1, 1, 0]).astype(np.float32)
+    rows = "\n".join(",".join(map(repr, row)) for row in flat.reshape(4, -1).tolist())
+    head = ",".join(f"{joint}_{axis}" for joint in ARM.joints for axis in "xy")
+    (tmp_path / "named.csv").write_text(f"{head}\n{rows}\n")
+    (tmp_path / "plain.csv").write_text(rows)
+    (tmp_path / "lists.json").write_text(str(flat.tolist()))
+    np.savez(tmp_path / "arrays.npz", frames=flat)
+    for name in ("named.csv", "plain.csv", "lists.json", "arrays.npz"):
+        np.testing.assert_array_equal(read_recording(tmp_path / name, ARM), wanted)
+    (tmp_path / "mixed.csv").write_text(f"{head},hand_z\n")
+    with pytest.raises(TrellisError, match=r"has no column '(shoulder|elbow)_z'"):
+        read_recording(tmp_path / "mixed.csv", ARM)

@@ -145,7 +145,8 @@ static int trellis_named(const trellis_cell *cell, size_t less, const char *name
     return *name == '\0';
 }
 
-/* The names of columns, `joint_x` and so on in any order, as the place of each in a frame; -1 for
+/* The names of columns, `joint_x` and so on in any order, as the place of each in a frame. Without
+ * any z, joints lie in a plane. The place is -1 for
  * a column that says when ("frame", "time", "timestamp", "t", "index"). `places` has room for
  * `most`. Returns how many columns there are, or a negative number. */
 static int trellis_header(
@@ -155,7 +156,7 @@ static int trellis_header(
     static const char *const when[] = {"", "frame", "time", "timestamp", "t", "index"};
     const char mark = trellis_separator(line, length);
     trellis_cell cell;
-    size_t at = 0, columns = 0, found = 0;
+    size_t at = 0, columns = 0, found = 0, deep = 0;
     int read;
     while ((read = trellis_next_cell(line, length, mark, &at, &cell)) != 0) {
         const size_t n = cell.length;
@@ -175,10 +176,12 @@ static int trellis_header(
             for (size_t i = 0; i < columns; i++)
                 if (places[i] == place) return TRELLIS_MISSING;
             found++;
+            deep += place % 3 == 2;
         }
         places[columns++] = place;
     }
-    return found == 3 * count ? (int)columns : TRELLIS_MISSING;
+    if (columns - found > most - 3 * count) return TRELLIS_TOO_MANY;
+    return found == (deep ? 3 : 2) * count ? (int)columns : TRELLIS_MISSING;
 }
 
 /* One frame from a line. `places` says where in the frame each of `columns` numbers belongs. */

@@ -28,8 +28,8 @@ static int failed(size_t line, const char *reason) {
     return 2;
 }
 
-/* What the first line says of the columns: names, or as many numbers as a frame has, perhaps
- * behind a frame number. Returns how many there are; *header is 1 where the line holds no frame. */
+/* What the first line says of the columns: names, or as many numbers as a frame has, in space or in
+ * a plane, perhaps behind a frame number. Returns how many there are; *header is 1 where the line holds no frame. */
 static int columns_of(const trellis_line *line, int *places, int *header) {
     int numbers;
     const size_t words = trellis_words(line->text, line->length, &numbers);
@@ -37,10 +37,12 @@ static int columns_of(const trellis_line *line, int *places, int *header) {
     if (*header)
         return trellis_header(
             line->text, line->length, trellis_joints, TRELLIS_JOINTS, places, COLUMNS);
-    if (words < TRELLIS_FRAME) return TRELLIS_TOO_FEW;
     if (words > TRELLIS_FRAME + 1) return TRELLIS_TOO_MANY;
-    const int numbered = words == TRELLIS_FRAME + 1;
-    for (int i = 0; i < (int)words; i++) places[i] = i - numbered;
+    const int axes = words >= TRELLIS_FRAME ? 3 : 2, least = axes * TRELLIS_JOINTS;
+    const int numbered = (int)words == least + 1;
+    if ((int)words != least + numbered) return TRELLIS_TOO_FEW;
+    places[0] = -1;
+    for (int i = 0; i < least; i++) places[i + numbered] = i / axes * 3 + i % axes;
     return (int)words;
 }
 
@@ -55,8 +57,9 @@ static int add(const trellis_line *line, const int *places, size_t columns) {
         recording = moved;
         room = more;
     }
-    return trellis_frame(
-        line->text, line->length, places, columns, recording + frames++ * TRELLIS_FRAME);
+    float *frame = recording + frames++ * TRELLIS_FRAME;
+    memset(frame, 0, TRELLIS_FRAME * sizeof *frame); /* in a plane there is no z */
+    return trellis_frame(line->text, line->length, places, columns, frame);
 }
 
 static int told(int every) {

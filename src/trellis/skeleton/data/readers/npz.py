@@ -39,7 +39,7 @@ from .own_layout import check_names, own_layout
 from .reading import FEWER, Entry, Reading, drawn_halves, split
 from .registry import register_reader
 from .text import LARGEST as FARTHEST
-from .text import at, brief, read_bytes
+from .text import at, brief, flat, read_bytes
 
 OF_LAYOUT = ("parents", "roots", "mirror", "body")
 ARRAYS = ("frames", "lengths", "labels", "classes", "test", "joints", *OF_LAYOUT)
@@ -154,6 +154,8 @@ def _array(path: Path, file: zipfile.ZipFile, stored: zipfile.ZipInfo, name: str
 def recordings(path: Path, arrays: Arrays) -> list[NDArray[Any]]:
     """Split ``frames`` into recordings, by ``lengths``."""
     frames, lengths = arrays["frames"], arrays["lengths"]
+    if frames.ndim in (3, 4) and frames.shape[-1] == 2 and frames.dtype.kind in "fiu":
+        frames = flat(frames)
     if frames.ndim not in (3, 4) or frames.shape[-1] != 3 or frames.dtype.kind not in "fiu":
         raise TrellisError(
             f"{at(path)}: expected 'frames' of shape (all frames, joints, 3) or, padded, "

@@ -12,7 +12,7 @@ import numpy as np
 from ....errors import TrellisError
 from ..dataset import Frames
 from ..layouts import LAYOUTS, Layout
-from .text import LARGEST, at, brief, read_bytes
+from .text import LARGEST, at, brief, flat, read_bytes
 
 # Recordings as nested lists in JSON.
 
@@ -38,6 +38,8 @@ def json_frames(path: Path, value: Any, joints: Sequence[str]) -> Frames:
         found = np.array(value)
     except (ValueError, OverflowError):  # ragged, or integers that are too large
         found = np.array(None)
+    if found.shape == (len(value), len(joints), 2) and found.dtype.kind in "if":
+        found = flat(found)
     whole = found.shape == (len(value), len(joints), 3) and found.dtype.kind in "if"
     if whole and (np.abs(found) <= LARGEST).all():  # false for NaN and infinity
         return found.astype(np.float32)

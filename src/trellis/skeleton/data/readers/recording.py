@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from .text import (
     SPACE,  # fmt: skip
     at,  # fmt: skip
     brief,  # fmt: skip
+    flat,  # fmt: skip
     is_number,  # fmt: skip
     numbers,  # fmt: skip
     points,  # fmt: skip
@@ -48,7 +50,7 @@ def read_recording(path: str | Path, layout: Layout) -> Frames:
     Args:
         path: The file. ``.csv`` and ``.txt`` have one frame per row: columns ``joint_x, joint_y,
             joint_z`` under a header, in any order, or plain numbers in the layout's order, with
-            or without a frame number first. ``.npz`` holds an array ``frames`` of one recording
+            or without a frame number first. Without z, joints lie in a plane, z = 0. ``.npz`` holds an array ``frames`` of one recording
             and, optionally, ``joints``, their names in its order. ``.json`` holds lists of
             frames, alone or as ``skeletons``.
         layout: The joints of the recording.
@@ -79,9 +81,33 @@ def read_recording(path: str | Path, layout: Layout) -> Frames:
     return arranged(path, read_table(path, len(layout.joints)), layout)
 
 
+def csv_text(frames: Frames, joints: Sequence[str]) -> str:
+    """Return the text that `read_recording` reads to the same frames, to the bit.
+
+    Joints whose names no cell can hold (a line break) are not named; their order remains.
+
+    >>> print(csv_text(np.array([[[0.1, 2, 3]]], np.float32), ["left hand"]), end="")
+    left hand_x,left hand_y,left hand_z
+    0.1,2.0,3.0
+    """
+    lines = [",".join(map(str, row)) for row in frames.reshape(len(frames), -1)]
+    cells = [f"{joint}_{axis}" for joint in joints for axis in "xyz"]
+    if not any(set(name) & set("\r\n\0") or name != name.strip(SPACE) for name in joints):
+        special = re.compile('[,;"# \t\ufeff]')
+        quoted = [f'"{cell.replace(_QUOTE, 2 * _QUOTE)}"' if special.search(cell) else cell
+                  for cell in cells]  # fmt: skip
+        lines.insert(0, ",".join(quoted))
+    return "\n".join([*lines, ""])
+
+
+_QUOTE = '"'
+
+
 def _read_npz(path: Path, layout: Layout) -> Recorded:
     arrays = read_arrays(path, ("frames",))
     frames = arrays["frames"]
+    if frames.ndim in (3, 4) and frames.shape[-1] == 2:
+        frames = arrays["frames"] = flat(frames)
     if "lengths" in arrays or frames.ndim == 4:
         count = arrays["lengths"].size if "lengths" in arrays else len(frames)
         if count != 1:
@@ -130,8 +156,11 @@ def _unnamed(path: Path, rows: list[tuple[int, str]], width: int, joints: int | 
                 "add a layout.json"
             )
         joints = width // 3
-    numbered = int(width == 3 * joints + 1)
-    values, places = _values(path, rows, numbered + 3 * joints, f"x y z of {joints} joints")
+    spatial = width in (3 * joints, 3 * joints + 1)
+    axes = 2 if not spatial and width in (2 * joints, 2 * joints + 1) else 3
+    numbered = int(width == axes * joints + 1)
+    what = f"{' '.join('xyz'[:axes])} of {joints} joints"
+    values, places = _values(path, rows, numbered + axes * joints, what)
     labels = [f"joint {number}" for number in range(joints)]
     return Recorded(points(path, values[:, numbered:], labels, places))
 
@@ -206,8 +235,9 @@ def _columns(place: str, head: list[str | None]) -> tuple[tuple[str, ...], list[
     if unused > MOST_UNUSED:
         told = f"expected at most {MOST_UNUSED} columns without coordinates, got {unused}"
         raise TrellisError(f"{place}: {told}")
+    wanted = "xyz" if any("z" in axes for axes in places.values()) else "xy"
     for joint, axes in places.items():
-        if missing := sorted(set("xyz") - set(axes)):
+        if missing := sorted(set(wanted) - set(axes)):
             name = brief(f"{joint}_{missing[0]}")
             raise TrellisError(f"{place}: the joint {brief(joint)} has no column {name}")
-    return tuple(places), [places[joint][axis] for joint in places for axis in "xyz"]
+    return tuple(places), [places[joint][axis] for joint in places for axis in wanted]

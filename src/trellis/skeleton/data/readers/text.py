@@ -8,6 +8,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -216,7 +217,12 @@ def points(
     joints: Sequence[str],
     places: Sequence[int] | None = None,
 ) -> NDArray[np.float32]:
-    """Reshape (frames, joints * 3) to (frames, joints, 3); raise if a coordinate is too large."""
+    """Reshape (frames, joints * 3) to (frames, joints, 3); raise if a coordinate is too large.
+
+    Rows of joints * 2 numbers are x and y; z is then 0.
+    """
+    if rows.shape[1] == 2 * len(joints):
+        rows = flat(rows.reshape(len(rows), len(joints), 2)).reshape(len(rows), -1)
     far = np.abs(rows) > LARGEST
     if far.any():
         row, column = map(int, np.argwhere(far)[0])
@@ -226,6 +232,15 @@ def points(
             f"expected coordinates within {LARGEST:g}"
         )
     return rows.astype(np.float32).reshape(len(rows), len(joints), 3)
+
+
+def flat(points: NDArray[Any]) -> NDArray[Any]:
+    """Return points in two dimensions, (…, 2), in space, (…, 3), with z = 0.
+
+    >>> flat(np.array([[1.0, 2.0]]))
+    array([[1., 2., 0.]])
+    """
+    return np.concatenate([points, np.zeros_like(points[..., :1])], axis=-1)
 
 
 def fixed_frames(path: Path, joints: Sequence[str], *, numbered: bool) -> NDArray[np.float32]:
