@@ -10,30 +10,29 @@ Example:
 
 from __future__ import annotations
 
-import importlib as _importlib
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from .interrupt import imported as _imported  # noqa: F401  (before torch, which takes seconds)
-
-# isort: split
-from . import methods
-from .errors import TrellisError
-from .graph import Inputs, Trellis, rule, trace
-from .masks import Masks, masks_of
-from .methods.method import register_method
-from .methods.prune import prune
-from .paths.audit import Audit, audit
-from .saving import load, save
+from .interrupt import watch_imports as _watch_imports
+from .lazy import lazy as _lazy
 from .version import __version__ as __version__
 
+_watch_imports()  # before torch, whose import takes seconds
+
 if _TYPE_CHECKING:
-    from . import skeleton, training
+    from . import methods, skeleton, training
     from .deploy.c import export_c
     from .deploy.compact import Compacted, compact
     from .deploy.exporters import export, register_exporter
     from .deploy.onnx import export_onnx
     from .deploy.runtime import Runtime
     from .deploy.wasm import export_wasm
+    from .errors import TrellisError
+    from .graph import Inputs, Trellis, rule, trace
+    from .masks import Masks, masks_of
+    from .methods.method import register_method
+    from .methods.prune import prune
+    from .paths.audit import Audit, audit
+    from .saving import load, save
     from .training.pruner import Pruner
     from .training.schedule import Schedule
 
@@ -67,29 +66,35 @@ __all__ = [
     "training",
 ]
 
-# Imported on first use, so that `import trellis` is fast.
-_MODULES = ("skeleton", "training")
-_HOMES = {
-    "Compacted": ".deploy.compact",
-    "Pruner": ".training.pruner",
-    "Runtime": ".deploy.runtime",
-    "Schedule": ".training.schedule",
-    "compact": ".deploy.compact",
-    "export": ".deploy.exporters",
-    "export_c": ".deploy.c",
-    "export_onnx": ".deploy.onnx",
-    "export_wasm": ".deploy.wasm",
-    "register_exporter": ".deploy.exporters",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name in _MODULES:
-        return _importlib.import_module(f".{name}", __name__)
-    if name in _HOMES:
-        return getattr(_importlib.import_module(_HOMES[name], __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return [*__all__, "__doc__", "__version__"]
+# Imported on first use, so that `import trellis` and `trellis --help` are fast.
+__getattr__, __dir__ = _lazy(
+    __name__,
+    {
+        "Audit": ".paths.audit",
+        "Compacted": ".deploy.compact",
+        "Inputs": ".graph",
+        "Masks": ".masks",
+        "Pruner": ".training.pruner",
+        "Runtime": ".deploy.runtime",
+        "Schedule": ".training.schedule",
+        "Trellis": ".graph",
+        "TrellisError": ".errors",
+        "audit": ".paths.audit",
+        "compact": ".deploy.compact",
+        "export": ".deploy.exporters",
+        "export_c": ".deploy.c",
+        "export_onnx": ".deploy.onnx",
+        "export_wasm": ".deploy.wasm",
+        "load": ".saving",
+        "masks_of": ".masks",
+        "methods": "",
+        "prune": ".methods.prune",
+        "register_exporter": ".deploy.exporters",
+        "register_method": ".methods.method",
+        "rule": ".graph",
+        "save": ".saving",
+        "skeleton": "",
+        "trace": ".graph",
+        "training": "",
+    },
+)

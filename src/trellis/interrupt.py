@@ -1,7 +1,4 @@
-"""Ctrl-C while the command ``trellis`` imports torch, which takes seconds: no traceback.
-
-Imported before anything else of the package, so that it is in time.
-"""
+"""Ctrl-C while the command ``trellis`` imports torch, which takes seconds: no traceback."""
 
 from __future__ import annotations
 
@@ -12,8 +9,10 @@ import threading
 
 
 def watch_imports() -> None:
-    """From now on Ctrl-C ends the process with status 130, if it is the command, until
-    `imported`."""
+    """Let Ctrl-C end the command ``trellis`` with status 130, until `imported` is called.
+
+    Does nothing in other programs that import the package.
+    """
     named = os.path.basename(sys.argv[0]) if sys.argv else ""
     by_module = named == "-m" and bool({"trellis", "trellis.cli"} & set(sys.orig_argv))
     is_command = named in ("trellis", "trellis.exe") or by_module
@@ -23,13 +22,10 @@ def watch_imports() -> None:
 
 
 def imported() -> None:
-    """From now on Ctrl-C raises KeyboardInterrupt again."""
+    """Let Ctrl-C raise KeyboardInterrupt again."""
     if signal.getsignal(signal.SIGINT) is _leave:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _leave(*_: object) -> None:
     os._exit(130)
-
-
-watch_imports()

@@ -93,7 +93,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     trellis ...
     0
     """
-    imported()
     _prepare_output()
     command, *rest = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if command in ("-h", "--help", "--version"):
@@ -281,6 +280,7 @@ def _imported(name: str, words: Sequence[str]) -> Command:
     ``command_for(words)``.
     """
     module = importlib.import_module(f"trellis.cli.{MODULES.get(name, name)}")
+    imported()
     make = getattr(module, "command_for", None)
     return bounded(getattr(module, name) if make is None else make(words))
 

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.box import HORIZONTALS
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -24,8 +24,9 @@ from rich.progress import (
 from rich.segment import Segment
 from rich.table import Table
 
-from ..paths.audit import Audit
-from ..training import Training
+if TYPE_CHECKING:
+    from ..paths.audit import Audit
+    from ..training import Training
 
 # Keeping stdout for results and stderr for one line, and terminals from what names hold.
 

@@ -18,7 +18,7 @@ from typing import Any, TextIO, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.export import ExportedProgram, _trace
+from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import _symbolic_trace
 from torch.nn.utils.rnn import PackedSequence
@@ -258,6 +258,8 @@ def alone(model: nn.Module) -> Iterator[None]:
             if hasattr(module, name):  # private names of torch, which may change
                 stack.callback(setattr, module, name, getattr(module, name))
                 setattr(module, name, new)
+
+        from torch.export import _trace  # takes seconds to import: not before it is needed
 
         patch(_symbolic_trace, "_Patcher", Patcher)
         overriding = getattr(_trace, "_override_builtin_ops", nullcontext)

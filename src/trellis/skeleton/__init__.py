@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from .data.augmentation import Augmentation, Augmenter
-from .data.dataset import Fold, Frames, LeftOut, Skeletons
-from .data.layouts import Layout
-from .data.normalization import Normalization
-from .data.readers.reading import Entry, Reading
-from .data.readers.recording import read_recording
-from .data.readers.registry import register_reader
-from .data.representation import Channels, chunked
-from .data.source import load_dataset
-from .model.evaluation import Confusion, Evaluation
-from .model.fitting import Teaching, evaluated, fit, metrics
-from .model.gcn import GCN
-from .model.recognizer import Recognizer
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy
+
+if TYPE_CHECKING:
+    from .data.augmentation import Augmentation, Augmenter
+    from .data.dataset import Fold, Frames, LeftOut, Skeletons
+    from .data.layouts import Layout
+    from .data.normalization import Normalization
+    from .data.readers.reading import Entry, Reading
+    from .data.readers.recording import read_recording
+    from .data.readers.registry import register_reader
+    from .data.representation import Channels, chunked
+    from .data.source import load_dataset
+    from .model.evaluation import Confusion, Evaluation
+    from .model.fitting import Teaching, evaluated, fit, metrics
+    from .model.gcn import GCN
+    from .model.recognizer import Recognizer
 
 __all__ = [
     "GCN",
@@ -42,6 +47,31 @@ __all__ = [
     "register_reader",
 ]
 
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "GCN": ".model.gcn",
+        "Augmentation": ".data.augmentation",
+        "Augmenter": ".data.augmentation",
+        "Channels": ".data.representation",
+        "Confusion": ".model.evaluation",
+        "Entry": ".data.readers.reading",
+        "Evaluation": ".model.evaluation",
+        "Fold": ".data.dataset",
+        "Frames": ".data.dataset",
+        "Layout": ".data.layouts",
+        "LeftOut": ".data.dataset",
+        "Normalization": ".data.normalization",
+        "Reading": ".data.readers.reading",
+        "Recognizer": ".model.recognizer",
+        "Skeletons": ".data.dataset",
+        "Teaching": ".model.fitting",
+        "chunked": ".data.representation",
+        "evaluated": ".model.fitting",
+        "fit": ".model.fitting",
+        "load_dataset": ".data.source",
+        "metrics": ".model.fitting",
+        "read_recording": ".data.readers.recording",
+        "register_reader": ".data.readers.registry",
+    },
+)
