@@ -291,6 +291,7 @@ class RecognizerNotes(TypedDict):
     history: Annotated[list[Step], Meta(max_length=100_000)]
     channels: NotRequired[list[Text]]
     basis: NotRequired[Text]
+    stream: NotRequired[dict[str, Any]]
 
 
 class CompactedSize(TypedDict):

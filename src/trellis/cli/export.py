@@ -22,7 +22,6 @@ from ..deploy.compact import Compacted
 from ..deploy.exporters import EXPORTERS
 from ..deploy.format.read import read
 from ..deploy.onnx import SLOWER, needed
-from ..deploy.recording import Recording
 from ..deploy.tables.form import interpreted
 from ..deploy.wasm.build import toolchain
 from ..deploy.wasm.page import Clip, Scene
@@ -121,13 +120,7 @@ class Source:
         """Return the class names and the input description, for `trellis.export_c`."""
         if self.recogniser is None:
             return {}
-        normalisation = self.recogniser.normalization
-        recording = Recording(
-            self.recogniser.layout.joints, self.recogniser.chunks, normalisation.roots,
-            normalisation.scale, self.recogniser.basis, normalisation.body, normalisation.bones,
-            normalisation.length,
-        )  # fmt: skip
-        return {"classes": self.recogniser.classes, "recording": recording}
+        return {"classes": self.recogniser.classes, "recording": self.recogniser.recording}
 
 
 def source_of(target: str, inputs: tuple[str, ...], weights: Path | None) -> Source:

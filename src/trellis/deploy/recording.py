@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrellisError
+from .stream import Streaming
 
 BASES = ("chunks", "cosines")
 
@@ -34,6 +35,7 @@ class Recording:
             on average, before the division by ``scale``. Bones shorter than a twentieth of that
             are not rescaled.
         length: Average length of the bones.
+        stream: How gestures are found in a stream of frames, or None.
 
     >>> Recording(("shoulder", "hand"), chunks=4, roots=(0,), scale=0.5).notes()["chunks"]
     4
@@ -47,6 +49,7 @@ class Recording:
     body: Sequence[int] | None = None
     bones: Sequence[tuple[int, int]] = ()
     length: float = 1.0
+    stream: Streaming | None = None
 
     def __post_init__(self) -> None:
         if self.basis not in BASES:
@@ -70,6 +73,7 @@ class Recording:
             **({} if self.basis == "chunks" else {"basis": self.basis}),
             **({} if self.body is None else {"body": [int(joint) for joint in self.body]}),
             **(sized if self.bones else {}),
+            **({} if self.stream is None else {"stream": self.stream.notes()}),
         }
 
 

@@ -17,6 +17,7 @@ from ..errors import TrellisError
 from .format.read import content, read_meta
 from .native_library import library
 from .recording import bone_length, cosine_table, divisor, waves
+from .stream import Stream, Streaming
 
 # From a recording to the input of a network, by the same C that a device runs.
 
@@ -181,6 +182,28 @@ class Runtime:
                 )
             made[number] = recorded(frames, self.recording)
         return made
+
+    def stream(self, settings: Streaming | None = None) -> Stream:
+        """Return a stream that finds gestures in frames as they come.
+
+        Args:
+            settings: The settings (default: those that the model was exported with).
+
+        Raises:
+            TrellisError: The model does not read recordings, has no classes or no settings.
+        """
+        recording = self.recording
+        if recording is None or self.classes is None:
+            raise TrellisError("this model does not name what happens in recordings")
+        if settings is None and "stream" not in recording:
+            raise TrellisError(
+                "this model has no settings of a stream; give trellis.skeleton.Streaming(windows)"
+            )
+        return Stream(
+            settings or Streaming.from_notes(recording["stream"]), self.classes,
+            len(recording["joints"]), recording["chunks"], recording["scale"],
+            lambda recordings: self.predict(self.prepared(recordings)),
+        )  # fmt: skip
 
     def _run(self, x: Floats) -> Floats:
         y = np.empty((len(x), self._widths[1]), np.float32)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy
 
 if TYPE_CHECKING:
+    from ..deploy.stream import Event, Stream, Streaming
     from .data.augmentation import Augmentation, Augmenter
     from .data.dataset import Fold, Frames, LeftOut, Skeletons
     from .data.layouts import Layout
@@ -29,6 +30,7 @@ __all__ = [
     "Confusion",
     "Entry",
     "Evaluation",
+    "Event",
     "Fold",
     "Frames",
     "Layout",
@@ -37,6 +39,8 @@ __all__ = [
     "Reading",
     "Recognizer",
     "Skeletons",
+    "Stream",
+    "Streaming",
     "Teaching",
     "chunked",
     "evaluated",
@@ -57,6 +61,7 @@ __getattr__, __dir__ = lazy(
         "Confusion": ".model.evaluation",
         "Entry": ".data.readers.reading",
         "Evaluation": ".model.evaluation",
+        "Event": "..deploy.stream",
         "Fold": ".data.dataset",
         "Frames": ".data.dataset",
         "Layout": ".data.layouts",
@@ -65,6 +70,8 @@ __getattr__, __dir__ = lazy(
         "Reading": ".data.readers.reading",
         "Recognizer": ".model.recognizer",
         "Skeletons": ".data.dataset",
+        "Stream": "..deploy.stream",
+        "Streaming": "..deploy.stream",
         "Teaching": ".model.fitting",
         "chunked": ".data.representation",
         "evaluated": ".model.fitting",

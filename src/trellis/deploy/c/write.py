@@ -18,6 +18,7 @@ from ..prepare import made, prepared
 from ..recording import Recording, cosine_table, waves, work
 from ..tables.form import Tables
 from .source_text import arithmetic, header, program, source
+from .stream_text import settings_of, stream_files, stream_readme
 
 # The README beside exported C.
 
@@ -71,6 +72,7 @@ def readme(tables: Tables) -> str:
             "`trellis_run` returns -1, and computes nothing, for an input that holds a NaN or an",
             "infinity.",
             *(_recorded(tables.notes["recording"]) if tables.notes.get("recording") else ()),
+            *(stream_readme(settings) if (settings := settings_of(tables)) else ()),
             "",
             "These files were written by Trellis and may be used under any licence.",
             "",
@@ -195,8 +197,11 @@ def write_c(tables: Tables, folder: str | os.PathLike[str]) -> CExport:
     """Write tables as C. The folder is created if needed; its other files are left alone."""
     texts = (header(tables), source(tables), program(tables), readme(tables))
     contents = [*(text.encode() for text in texts), to_bytes(tables)]
+    settings = settings_of(tables)
+    more = {} if settings is None else stream_files(tables, settings)
+    contents[-1:-1] = [text.encode() for text in more.values()]
     with made(folder, "C") as path:
-        paths = [path / name for name in FILES]
+        paths = [path / name for name in (*FILES[:-1], *more, FILES[-1])]
         for target in paths:
             check_writable(target)
         with replacing(*paths) as drafts:

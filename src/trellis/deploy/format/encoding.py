@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ...errors import TrellisError
 from ..recording import BASES
+from ..stream import Streaming
 from ..tables.form import VALUES
 
 # The layout of a file.
@@ -97,6 +98,11 @@ def _check_recording(recording: Any, inputs: list[list[int]]) -> None:
     )
     if not sound or [inputs] != [[[len(recording["joints"]), 3 * recording["chunks"]]]]:
         raise TrellisError("its META has a 'recording' that does not fit its inputs")
+    if "stream" in recording:
+        try:
+            Streaming.from_notes(recording["stream"])
+        except (TrellisError, TypeError) as error:
+            raise TrellisError(f"its META has a 'stream' that is damaged: {error}") from None
 
 
 def _body(value: Any, joints: int) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ...errors import TrellisError
 from ..c.source_text import header, source
+from ..c.stream_text import settings_of, stream_files
 from ..native_library import Compiler, program, zig
 from ..recording import work
 from ..tables.form import Tables
@@ -59,6 +60,10 @@ def built(tables: Tables) -> bytes:
         "model.c": source(tables),
         "exports.c": packaged("exports.c"),
     }
+    if settings := settings_of(tables):
+        texts |= stream_files(tables, settings)
+        del texts["stream_main.c"]
+        texts["stream_exports.c"] = packaged("stream_exports.c")
     try:
         with tempfile.TemporaryDirectory() as scratch:
             return _compiled(tools, texts, _stack(tables), Path(scratch))
@@ -78,7 +83,7 @@ def _compiled(tools: Toolchain, texts: dict[str, str], stack: str, folder: Path)
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     objects = []
-    for name in ("model", "exports"):
+    for name in (name[:-2] for name in texts if name.endswith(".c")):
         objects.append(str(folder / f"{name}.o"))
         tools.cc.run([*_COMPILED, "-c", "-o", objects[-1], str(folder / f"{name}.c")])
     target = folder / "model.wasm"

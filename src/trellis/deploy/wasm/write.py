@@ -12,6 +12,7 @@ from torch import nn
 
 from ...errors import TrellisError
 from ...files import check_writable, replacing
+from ..c.stream_text import settings_of
 from ..exporters import register_exporter
 from ..prepare import made, prepared
 from ..recording import Recording
@@ -30,6 +31,19 @@ A recording may have any length; the same C makes of it what the network reads:
 ```js
 const output = network.recorded(places, frames);  // x y z of each joint, frame after frame
 network.shares(output);                           // how likely each class is
+```
+"""
+
+
+_STREAM = """\
+
+Gestures in a stream of frames, with one event for each:
+
+```js
+import {openStream} from "./model.mjs";
+
+const stream = openStream(network);
+const event = stream.push(frame);  // {label, start, end, probability}, or null
 ```
 """
 
@@ -59,6 +73,8 @@ def readme(tables: Tables, size: int, page: bool) -> str:
     lines += ["", "A number that is not finite is a `RangeError`."]
     if tables.notes.get("recording"):
         lines.append(_RECORDED.rstrip())
+    if settings_of(tables):
+        lines.append(_STREAM.rstrip())
     return "\n".join([*lines, "", "These files may be used under any licence.", ""])
 
 
@@ -97,6 +113,13 @@ class WasmExport:
         )
 
 
+def module_text(tables: Tables) -> str:
+    """Return ``model.mjs``."""
+    if settings_of(tables) is None:
+        return packaged("model.js") + "\nexport {openNetwork};\n"
+    return packaged("model.js") + packaged("stream.js") + "\nexport {openNetwork, openStream};\n"
+
+
 def write_wasm(
     tables: Tables, folder: str | os.PathLike[str], scene: Scene | None = None, title: str = ""
 ) -> WasmExport:
@@ -104,7 +127,7 @@ def write_wasm(
     if scene is not None:
         _check(tables, scene)
     toolchain()  # before anything is made
-    module = packaged("model.js") + "\nexport {openNetwork};\n"
+    module = module_text(tables)
     recordings = 0
     with made(folder, "WebAssembly") as path:
         wasm = built(tables)

@@ -14,6 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ...deploy.recording import Recording
+from ...deploy.stream import Stream, Streaming
 from ...errors import TrellisError
 from ...saving import save
 from ...saving.folder import DESCRIPTION, read_folder
@@ -26,6 +28,7 @@ from ..data.representation import BASES, CHUNKS, COORDINATES, Channels, chunked
 from .gcn import GCN
 
 NOTES = "recogniser"  # its key among a saved model's notes; stored files spell it so
+NOTHING = "nothing"  # the class that is no gesture
 _BATCH = 600
 
 
@@ -43,6 +46,7 @@ class Recognizer:
             ("train", "prune", "tune", "shrink") and its settings and metrics.
         kinds: The channels of each joint (`Channels`): "coordinates", "velocity", "bones".
         basis: "chunks" for moments in time, or "cosines" for the discrete cosine transform.
+        streaming: How gestures are found in a stream of frames, or None.
 
     Raises:
         TrellisError: The network does not fit the classes, joints or channels.
@@ -64,6 +68,7 @@ class Recognizer:
     history: tuple[dict[str, Any], ...] = ()
     kinds: tuple[str, ...] = COORDINATES
     basis: str = BASES[0]
+    streaming: Streaming | None = None
 
     def __post_init__(self) -> None:
         sizes = self.model.sizes
@@ -200,6 +205,46 @@ class Recognizer:
             )
         return found
 
+    def stream(self, settings: Streaming | None = None) -> Stream:
+        """Return a stream that finds gestures in frames as they come.
+
+        Args:
+            settings: The settings. By default the recognizer's own, or else windows of 16, 32 and
+                64 frames, and the class called "nothing", if there is one, as no gesture.
+
+        Example:
+            >>> arm = Layout("arm", ("shoulder", "elbow", "hand"), parents=(-1, 0, 1))
+            >>> gcn = GCN(nodes=3, channels=4 * 3, classes=2, heads=2, filters=5)
+            >>> recognizer = Recognizer(gcn, 4, Normalization((0,), 1.0), ("wave", "nothing"), arm)
+            >>> stream = recognizer.stream()
+            >>> stream.push(np.zeros((3, 3), np.float32)), stream.settings.nothing
+            (None, 1)
+        """
+        settings = settings or self.streaming
+        if settings is None:
+            nothing = self.classes.index(NOTHING) if NOTHING in self.classes else None
+            settings = Streaming((16, 32, 64), nothing)
+        device = self.model.dense.weight.device
+
+        def predict(recordings: list[Frames]) -> NDArray[np.float32]:
+            with torch.no_grad():
+                logits = self.model(torch.from_numpy(self.inputs(recordings)).to(device))
+            found: NDArray[np.float32] = logits.float().cpu().numpy()
+            return found
+
+        joints = len(self.layout.joints)
+        scale = self.normalization.scale
+        return Stream(settings, self.classes, joints, self.chunks, scale, predict)
+
+    @property
+    def recording(self) -> Recording:
+        """What the network expects of a recording, for `trellis.export_c` and others."""
+        normalization = self.normalization
+        return Recording(
+            self.layout.joints, self.chunks, normalization.roots, normalization.scale, self.basis,
+            normalization.body, normalization.bones, normalization.length, self.streaming,
+        )  # fmt: skip
+
     def labels(self, data: Skeletons) -> Indices:
         """Return the labels of ``data`` as indices into this model's classes.
 
@@ -248,6 +293,7 @@ class Recognizer:
             "history": list(self.history),
             "channels": list(self.kinds),
             "basis": self.basis,
+            **({} if self.streaming is None else {"stream": self.streaming.notes()}),
         }
         save(self.model, folder, notes={NOTES: notes})
 
@@ -280,6 +326,7 @@ class Recognizer:
                 tuple(notes["history"]),  # with keys of other releases and commands
                 tuple(found.get("channels", COORDINATES)),
                 found.get("basis", BASES[0]),
+                Streaming.from_notes(found["stream"]) if "stream" in found else None,
             )
         except TrellisError as error:
             raise TrellisError(
