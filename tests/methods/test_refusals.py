@@ -54,7 +54,7 @@ NONSENSE: list[tuple[dict[str, Any], str]] = [
     ({"method": "magnitude", "scope": {"0.weight": 25}}, "25 of '0.weight'; it has 24"),
     ({"method": "magnitude", "scope": {"0.weight": 2.5}}, "2.5 of '0.weight'"),
     ({"scope": "layer"}, "'viterbi' has no option 'scope'.*belongs to magnitude, random"),
-    ({"strength": 3}, "method 'viterbi' has no option 'strength'; it has no options of its own"),
+    ({"method": "synflow", "strength": 3}, "'synflow' has no option 'strength'; it has no options"),
     (CHAINS | {"scope": "layer"}, "options: surrogate, inverse_alpha, row_normalize"),
     (CHAINS | {"surrogate": "both"}, "expected 'local' or 'global' for surrogate, got 'both'"),
     (CHAINS | {"inverse_alpha": 0.5}, "from 1 to infinity for inverse_alpha, got 0.5"),

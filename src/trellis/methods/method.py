@@ -199,7 +199,8 @@ class ScopedMethod(ScoreMethod):
     Args:
         scope: How the budget is spread over parameters. "global": one ranking for all. "layer": the
             same fraction of each. "erk": Erdős–Rényi kernel densities. "lamp": layer-adaptive
-            magnitudes. A mapping of parameter names to counts sets them directly.
+            magnitudes. "rms": one ranking, each parameter divided by its root mean square. A
+            mapping of parameter names to counts sets them directly.
     """
 
     scope: Scope = "global"

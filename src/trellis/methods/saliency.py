@@ -12,6 +12,7 @@ from torch import Tensor
 from ..errors import TrellisError
 from ..graph.trellis import Current
 
+NAMES = ("magnitude", "relative")
 Saliency = str | Mapping[str, Tensor] | Callable[[str, Tensor], Tensor]
 
 
@@ -41,12 +42,14 @@ def saliency_of(now: Current, names: list[str], given: Saliency) -> Mapping[str,
     """
     found: dict[str, Tensor] = {}
     if isinstance(given, str):
-        if given != "magnitude":
+        if given not in NAMES:
             raise TrellisError(
-                f"saliency={given!r} is unknown: expected 'magnitude', a mapping of names to "
-                "tensors, or a function (name, parameter) -> tensor"
+                f"saliency={given!r} is unknown: expected {', '.join(map(repr, NAMES))}, a mapping "
+                "of names to tensors, or a function (name, parameter) -> tensor"
             )
         found = {n: now.weights[n].to(torch.float32) for n in names}
+        if given == "relative":
+            found = {n: relative(w) for n, w in found.items()}
     elif isinstance(given, Mapping):
         missing = [n for n in names if n not in given]
         if missing:
@@ -60,6 +63,22 @@ def saliency_of(now: Current, names: list[str], given: Saliency) -> Mapping[str,
     else:
         raise TrellisError(f"saliency={given!r:.60} is neither a name, a mapping nor a function")
     return Magnitudes(found) if given == "magnitude" else found
+
+
+def relative(weight: Tensor) -> Tensor:
+    """Return |w| relative to the other weights of its row and of its column.
+
+    Rows are the first dimension and columns the second: outputs and inputs of linear layers and
+    convolutions. |w| is divided by the geometric mean of the two root mean squares.
+    """
+    w = weight.abs()
+    if w.ndim < 2:
+        return w
+    scale = torch.ones((), dtype=torch.float64, device=w.device)
+    for dim in (0, 1):
+        others = [d for d in range(w.ndim) if d != dim]
+        scale = scale * w.to(torch.float64).square().mean(others, keepdim=True).sqrt().sqrt()
+    return torch.where(w > 0, w / scale.clamp(min=1e-30), torch.zeros_like(w)).to(torch.float32)
 
 
 def finite(saliency: Mapping[str, Tensor], names: Collection[str], what: str = "") -> None:
