@@ -161,9 +161,9 @@ def test_a_parametrization_registered_over_a_mask_is_kept_in_force() -> None:
 def test_plain_state_dict_is_what_bake_would_leave_and_changes_nothing(make: Any) -> None:
     model, twin = twins(make)
     masks = random_masks(model)
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    before = {name: tensor.clone() for name, tensor in model.named_parameters()}
     state = masks.plain_state_dict(model)
-    after = model.state_dict()
+    after = dict(model.named_parameters())
     assert list(after) == list(before)
     assert all(torch.equal(after[name], before[name]) for name in before)
     tensors = plain_tensors(masks.bake(twin))

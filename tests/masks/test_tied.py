@@ -20,8 +20,8 @@ def assert_tied(model: nn.Module) -> None:
     parameters = dict(model.named_parameters(remove_duplicate=False))
     stored = [parameters[f"{name}.parametrizations.weight.original"] for name in ("embed", "head")]
     assert stored[0] is stored[1]
-    buffers = dict(model.named_buffers(remove_duplicate=False))
-    masks = [buffers[f"{name}.parametrizations.weight.0.mask"] for name in ("embed", "head")]
+    places = [f"{name}.parametrizations.weight.0" for name in ("embed", "head")]
+    masks = [model.get_submodule(place).mask for place in places]
     assert masks[0] is masks[1]
 
 

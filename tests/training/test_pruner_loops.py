@@ -13,10 +13,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch._dynamo.testing import CompileCounterWithBackend
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
+from torch.optim.swa_utils import (
+    AveragedModel,
+    get_ema_multi_avg_fn,
+    update_bn,
+)
 
 import trellis
-from trellis.masks.masks import Masks
+from trellis.masks import Mask, Masks
 
 from .gradual import (
     IN,
@@ -159,19 +163,59 @@ def test_an_average_of_the_weights_carries_the_masks(regrow: float) -> None:
             torch.testing.assert_close(averaged[mask], values[name][mask])
 
 
-def test_masks_that_were_averaged_too_are_put_right() -> None:
-    """``use_buffers=True`` averages masks, and what was ever kept then stays."""
+@pytest.mark.parametrize("regrow", REGROW)
+@pytest.mark.parametrize("averaging", [get_ema_multi_avg_fn(0.8), None])
+@pytest.mark.parametrize("early", [False, True])
+def test_averaged_buffers_do_not_undo_pruning(regrow: float, early: bool, averaging: Any) -> None:
+    """``use_buffers=True`` averages all buffers, and would keep what was ever kept."""
     model = network()
-    pruner = gradual(model)
-    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.8), use_buffers=True)
+    average = AveragedModel(model, multi_avg_fn=averaging, use_buffers=True) if early else None
+    pruner = gradual(model, regrow=regrow)
+    if average is None:
+        average = AveragedModel(model, multi_avg_fn=averaging, use_buffers=True)
+    else:
+        pruner.share_masks(average)
     optimizer = adam(model)
     for step in range(8):
         learn(model, optimizer, pruner, range(step, step + 1))
         average.update_parameters(model)
-    assert trellis.masks_of(average.module).kept > pruner.kept
-    pruner.masks.apply(average.module)
+        assert trellis.masks_of(average.module) == pruner.masks
     update_bn([batch(0)[0]], average)
-    assert trellis.audit(average.module, example()).live_fraction == 1.0
+    found = trellis.audit(average.module, example())
+    assert (found.kept, found.live_fraction) == (pruner.kept, 1.0)
+    fresh = network(seed=3)
+    fresh.load_state_dict(average.module.state_dict())
+    x, _ = batch(1)
+    torch.testing.assert_close(fresh.eval()(x), average.module.eval()(x))
+    alone = deepcopy(average.module)  # a snapshot, and no average
+    masks = pruner.masks
+    pruner.masks.apply(alone)
+    for mask in pruner.model.modules():
+        if isinstance(mask, Mask):
+            mask.mask.fill_(True)
+    assert trellis.masks_of(alone) == masks
+    assert trellis.masks_of(average.module).kept == pruner.total
+
+
+def test_an_average_written_through_state_dicts_keeps_the_masks() -> None:
+    """As YOLO and timm average: by writing into the tensors of a copy's state dict."""
+    model = network()
+    pruner = gradual(model)
+    average = deepcopy(model).requires_grad_(False)
+    pruner.share_masks(average)
+    optimizer = adam(model)
+    for step in range(8):
+        learn(model, optimizer, pruner, range(step, step + 1))
+        now = model.state_dict()
+        for name, tensor in average.state_dict().items():
+            if tensor.is_floating_point():
+                tensor.mul_(0.5).add_(now[name], alpha=0.5)
+    assert trellis.masks_of(average) == pruner.masks
+    near = sum(float((a - b).abs().sum()) for a, b in zip(
+        average.state_dict().values(), model.state_dict().values(), strict=True))  # fmt: skip
+    far = sum(float((a - b).abs().sum()) for a, b in zip(
+        network().state_dict().values(), model.state_dict().values(), strict=True))  # fmt: skip
+    assert near < far / 2
 
 
 def weights(model: nn.Module) -> dict[str, torch.Tensor]:

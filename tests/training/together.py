@@ -41,7 +41,8 @@ def train(rank: int, wrapped: bool) -> dict[str, Tensor]:
         if renewal := pruner.step():
             guaranteed(pruner)
             regrown.append(renewal.regrown)
-    return {"regrown": torch.tensor(regrown)} | model.state_dict()
+    masks = {f"mask.{name}": mask for name, mask in pruner.masks.items()}
+    return {"regrown": torch.tensor(regrown)} | masks | model.state_dict()
 
 
 def refused() -> None:

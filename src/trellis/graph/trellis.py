@@ -7,7 +7,7 @@ of its model.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -522,14 +522,15 @@ def _current(net: Trellis) -> Current:
     return Current({n: weights[n] for n in net.connections}, masks)
 
 
-def matching(net: Trellis, patterns: str | tuple[str, ...] | list[str]) -> list[str]:
+def matching(net: Trellis, patterns: str | Collection[str]) -> list[str]:
     """Return the parameters with a name that matches a pattern (shell style, ``head.*``).
 
     A tied parameter has several names. A pattern that matches no parameter is an error, since it
-    is probably misspelt.
+    is probably misspelt. The adapters of peft always match.
     """
     patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
-    if not patterns:
+    adapters = _adapters(net.model)
+    if not patterns and not adapters:
         return []
     slots = list(named_slots(net.model))
     for pattern in patterns:
@@ -540,11 +541,27 @@ def matching(net: Trellis, patterns: str | tuple[str, ...] | list[str]) -> list[
                 f"{' …' if len(net.connections) > 8 else ''}"
             )
     fits = {
-        name: any(fnmatchcase(alias, pattern) for alias, _ in group for pattern in patterns)
+        name: any(
+            alias.startswith(adapters) or any(fnmatchcase(alias, pattern) for pattern in patterns)
+            for alias, _ in group
+        )
         for group in tied(slots, masked=False)
         for name, _ in group
     }
     return [name for name in net.connections if fits[name]]
+
+
+def _adapters(model: nn.Module) -> tuple[str, ...]:
+    """Return how the names of peft's adapters (LoRA and others) begin.
+
+    An adapter starts at zero, and its weights are merged into others later. A layer with adapters
+    lists the attributes that hold them.
+    """
+    return tuple(
+        f"{prefix}.{leaf}" if prefix else leaf
+        for prefix, module in named_plain_modules(model)
+        for leaf in getattr(type(module), "adapter_layer_names", ())
+    )
 
 
 def without(net: Trellis, names: list[str], weights: dict[str, Tensor]) -> Trellis:

@@ -24,6 +24,7 @@ from ..errors import TrellisError
 from .file import read_masks, weights_hash, write_masks
 from .plain import plain
 from .slots import ORDER, Mask, Slot, named_slots, parametrized, refuse_inference, slots_of, tied
+from .state import keep_plain_states
 
 Model = TypeVar("Model", bound=nn.Module)
 Named = list[tuple[str, Slot]]
@@ -195,6 +196,37 @@ class Masks(Mapping[str, Tensor]):
                 )
             alone = all(len(users[id(source)]) == 1 for source in slots[0].sources)
             bake(slots, next(iter(masks.values())), alone=alone)
+        return model
+
+    @on_cpu()
+    def undo(self, model: Model) -> Model:
+        """Take the masks off without writing them into the weights, in place.
+
+        Removed connections get back the weights that are stored: those that they had when they
+        were removed, and what an optimizer has done to them since. They are 0 if `trellis.Pruner`
+        removed them, or if ``model.state_dict()`` was called meanwhile. Masks of other parameters
+        and other parametrizations stay.
+
+        Args:
+            model: A model with these parameter names and shapes, masked or not.
+
+        Returns:
+            The same model.
+
+        Raises:
+            TrellisError: A name or shape does not fit.
+
+        Example:
+            >>> import trellis
+            >>> layer = nn.Linear(4, 2)
+            >>> before = layer.weight.detach().clone()
+            >>> masks = trellis.prune(layer, torch.zeros(1, 4), sparsity=0.5)
+            >>> torch.equal(masks.undo(layer).weight, before), type(layer).__name__
+            (True, 'Linear')
+        """
+        for group, _ in self._matched(model):
+            for _, slot in group:
+                detach(slot)
         return model
 
     def plain_state_dict(self, model: nn.Module) -> dict[str, Tensor]:
@@ -467,6 +499,7 @@ def _register(module: nn.Module, leaf: str, shared: Mask) -> None:
     # computing the masked weight.
     parametrize.register_parametrization(module, leaf, shared, unsafe=True)
     _chain(module, leaf)._parameters["original"] = parameter
+    keep_plain_states(module)
 
 
 def _chain(module: nn.Module, leaf: str) -> parametrize.ParametrizationList:

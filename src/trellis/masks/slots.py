@@ -14,8 +14,9 @@ import threading
 import types
 import weakref
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,14 +43,67 @@ class Mask(nn.Module):
     tensor([-1.,  0.,  0.])
     """
 
+    # No buffer: what averages a model's weights would average the mask too, and data-parallel
+    # training would send it before every forward pass.
     mask: Tensor
+    followed: Mask | None = None
 
     def __init__(self, mask: Tensor) -> None:
         super().__init__()
-        self.register_buffer("mask", mask)
+        self.mask = mask
+        self.__dict__["_copied_from"] = None
 
     def forward(self, weight: Tensor) -> Tensor:
-        return torch.where(self.mask, weight, 0)
+        return torch.where(self.now().to(weight.device), weight, 0)
+
+    def now(self) -> Tensor:
+        """Return the mask; if it follows another one, after copying that one."""
+        if self.followed is not None:
+            with torch.no_grad():
+                self.mask.copy_(self.followed.now())
+        return self.mask
+
+    def follow(self, other: Mask | None) -> None:
+        """Be equal to another mask from now on, whatever is written into this one; or stop."""
+        self.__dict__["followed"] = other  # no submodule
+
+    @property
+    def origin(self) -> Mask | None:
+        """The mask that this one is a copy of; None if there is none any more."""
+        reference = self.__dict__["_copied_from"]
+        origin: Mask | None = None if reference is None else reference()
+        return origin
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Mask:
+        copied = type(self)(deepcopy(self.now(), memo))
+        copied.training = self.training
+        copied.__dict__["_copied_from"] = weakref.ref(self)
+        memo[id(self)] = copied
+        return copied
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Mask:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.mask = fn(self.mask)
+        return self
+
+    def _save_to_state_dict(
+        self, destination: dict[str, Tensor], prefix: str, keep_vars: bool
+    ) -> None:
+        destination[prefix + "mask"] = self.now()
+
+    def _load_from_state_dict(
+        self, state: dict[str, Tensor], prefix: str, about: object, strict: bool,
+        missing: list[str], unexpected: list[str], errors: list[str],
+    ) -> None:  # fmt: skip
+        key = prefix + "mask"
+        if key not in state:
+            missing.append(key)
+        elif state[key].shape != self.mask.shape:
+            errors.append(
+                f"{key}: expected {tuple(self.mask.shape)}, got {tuple(state[key].shape)}"
+            )
+        else:
+            self.mask.copy_(state[key])
 
     def right_inverse(self, weight: Tensor) -> Tensor:
         # The identity keeps the same Parameter object, so an optimizer made before pruning goes on
@@ -97,7 +151,7 @@ class Slot:
         """The mask on this tensor: ours (boolean) or torch's (of any type); None without one."""
         if self.hook is not None:
             return self.module._buffers[f"{self.leaf}_mask"]
-        return next((t.mask for t in self.transforms if isinstance(t, Mask)), None)
+        return next((t.now() for t in self.transforms if isinstance(t, Mask)), None)
 
     @property
     def overruled(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from ..devices import on_cpu
 from ..finite import check_finite
-from ..graph.trellis import Trellis, current, trace
+from ..graph.trellis import Trellis, current, matching, trace, without
 from .kernels import count
 from .liveness import ends, liveness, propagate, reached
 
@@ -216,7 +217,9 @@ class Audit:
 
 
 @on_cpu()
-def audit(model: nn.Module | Trellis, example_inputs: Any = None) -> Audit:
+def audit(
+    model: nn.Module | Trellis, example_inputs: Any = None, *, ignore: str | Collection[str] = ()
+) -> Audit:
     """Find the dead weights of a model: kept, but on no path from an input to an output.
 
     A connection is kept if its mask says so (a mask of Trellis or of `torch.nn.utils.prune`) or,
@@ -226,6 +229,9 @@ def audit(model: nn.Module | Trellis, example_inputs: Any = None) -> Audit:
         model: The model, or a trellis from `trellis.trace`.
         example_inputs: What the model is called with: a tensor, a tuple of positional inputs, a
             dict of keyword inputs, or `trellis.Inputs` for both. Not needed with a trellis.
+        ignore: Name patterns of parameters that are not counted, such as "head.*". They carry
+            paths with their present weights, as in `trellis.prune`. The adapters of peft are
+            always ignored.
 
     Returns:
         The counts for each layer and for the model, and the masks of the live connections.
@@ -253,7 +259,8 @@ def audit(model: nn.Module | Trellis, example_inputs: Any = None) -> Audit:
     net = trace(model, example_inputs)
     now = current(net)
     check_finite(now.weights, "repair it before the audit")
-    kept = now.kept()
+    net = without(net, matching(net, ignore), now.weights)
+    kept = {name: mask for name, mask in now.kept().items() if name in net.connections}
     if not kept:  # paths without connections may still lead to outputs
         wired = sum(count(mask) for mask in reached(net.lean, propagate(net.lean, None)))
         return Audit((), net.output_units, wired, {}, net.biased)

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
+from torch.optim.swa_utils import AveragedModel
 
 from ..devices import on_cpu
 from ..errors import TrellisError
@@ -26,8 +27,7 @@ from .distributed import agreed, check_group, summed, unwrapped
 from .regrowth import Choice, Chooser, ProbedMask, plenty, returning
 from .schedule import Plan, Schedule, Standing, options_of, read_standing
 
-# A mask is a buffer of a parametrization, and is updated in place. Parameters, optimizers, compiled
-# code and the buffers of data-parallel training therefore stay valid.
+# A mask is updated in place. Parameters, optimizers and compiled code therefore stay valid.
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,15 +55,15 @@ class Carried:
 
 def attach(model: nn.Module, masks: Mapping[str, Tensor]) -> None:
     """Put masks on a model, or write them into the masks that it has."""
-    bare: dict[str, Tensor] = {}
+    bare = dict(masks)  # also those that fit no parameter, which is an error
     for group in tied(named_slots(model), masked=True):
         name, slot = group[0]
         if name in masks:
             mine = [t for t in slot.transforms if isinstance(t, Mask)]
             if mine:
+                mine[0].follow(None)
                 mine[0].mask.copy_(masks[name])
-            else:
-                bare[name] = masks[name]
+                del bare[name]
     Masks(bare).apply(model)
 
 
@@ -200,6 +200,8 @@ class Pruner:
         regrow: The share of kept connections that is replaced, from 0 to below 1.
         group: The processes that train the model together. It is not needed if the model is
             wrapped in `DistributedDataParallel`, or if ``regrow`` is 0.
+        state: What `state_dict` of a pruner with the same settings returned. Training continues
+            from there, as after `load_state_dict`; nothing is chosen among the present weights.
         method: As for `trellis.prune`.
         saliency: As for `trellis.prune`.
         consistent: As for `trellis.prune`, but True by default.
@@ -244,6 +246,7 @@ class Pruner:
         schedule: Schedule,
         regrow: float = 0.0,
         group: dist.ProcessGroup | None = None,
+        state: Mapping[str, Any] | None = None,
         method: BuiltIn = "viterbi",
         saliency: Saliency = "magnitude",
         consistent: bool | None = True,
@@ -268,6 +271,7 @@ class Pruner:
         schedule: Schedule,
         regrow: float = 0.0,
         group: dist.ProcessGroup | None = None,
+        state: Mapping[str, Any] | None = None,
         method: str | Method = "viterbi",
         saliency: Saliency = "magnitude",
         consistent: bool | None = True,
@@ -289,6 +293,7 @@ class Pruner:
         schedule: Schedule,
         regrow: float = 0.0,
         group: dist.ProcessGroup | None = None,
+        state: Mapping[str, Any] | None = None,
         method: str | Method = DEFAULT,
         saliency: Saliency = "magnitude",
         consistent: bool | None = True,
@@ -329,19 +334,25 @@ class Pruner:
         if regrow:
             refuse_computed(self.model, net.connections)
         able = allowed(net, now, closed=self.options.closes)
-        # Select once with the present weights: an impossible target raises now, not hours later.
-        last = self._chooser(now).choose(able, self.plan.target)
         bound = plenty(net, self.options)
-        self._inside = None if bound is not None and self.plan.target >= bound else last
+        self._inside: Kept | None = None
+        self._guarded = bound is None or self.plan.target < bound
+        if state is None:
+            # Select with the present weights: an impossible target raises now, not hours later.
+            last = self._chooser(now).choose(able, self.plan.target)
+            self._inside = last if self._guarded else None
         if able is None:
             able = {n: torch.ones_like(now.weights[n], dtype=torch.bool) for n in net.connections}
         self._names = tuple(net.connections)
-        attach(self.model, able)
+        begun = None if state is None else self._read(state)
+        attach(self.model, able if begun is None else begun.masks)
         if regrow:  # now, so that a compiled model need not be compiled again while it trains
             probed(self.model, self._names)
         self.steps = 0
         self.budget = net.total
-        if self.plan.renews(0):
+        if begun is not None:
+            self._continue(begun)
+        elif self.plan.renews(0):
             self._renew()
         self._prepare()
 
@@ -413,25 +424,45 @@ class Pruner:
         Raises:
             TrellisError: The state is damaged, or is that of a pruner with other settings.
         """
-        shapes = {name: self.net.connections[name] for name in self._names}
-        needed = self._inside is not None
-        found = read_standing(state, self.plan.to_dict(self.options), shapes, inside=needed)
-        for mine in self._carried():
-            mine.mask.mask.copy_(found.masks[mine.name])
-        if needed:
-            self._inside = found.inside
-        self.steps, self.budget = found.steps, found.budget
+        self._continue(self._read(state))
         self._prepare()
+
+    def share_masks(self, average: nn.Module) -> None:
+        """Give a copy of the model the model's masks, now and after every update.
+
+        It is for copies that training writes into, such as an average of the weights (EMA). An
+        `AveragedModel` that is made after the pruner has them already. What is registered on the
+        copy's own masks is lost.
+
+        Args:
+            average: The copy, also in an `AveragedModel`.
+
+        Raises:
+            TrellisError: The copy has other parameters.
+        """
+        copied = average.module if isinstance(average, AveragedModel) else average
+        copied, _ = unwrapped(copied)
+        mine = {each.name: each.mask for each in self._carried()}
+        attach(copied, {name: mask.mask for name, mask in mine.items()})
+        for each in carried(copied, mine):
+            each.mask.follow(mine[each.name])
 
     def __repr__(self) -> str:
         plan = self.plan
+        try:
+            kept = self.kept
+        except TrellisError:
+            return (
+                f"Pruner: step {self.steps:,} of {plan.schedule.last:,}; the model no longer has "
+                f"its masks (baked in or removed); {plan.schedule}"
+            )
         due = plan.next(self.steps)
         grown = f", regrowing {100 * plan.regrow:g} %" if plan.regrow else ""
         coming = "" if due is None else f"; {plan.budget(due):,} after step {due:,}"
         target = "" if due is None else f", {plan.target:,} in the end"
         return (
-            f"Pruner: step {self.steps:,} of {plan.schedule.last:,}, {self.kept:,} of "
-            f"{plan.total:,} connections kept ({100 * self.sparsity:.6g} % pruned); "
+            f"Pruner: step {self.steps:,} of {plan.schedule.last:,}, {kept:,} of "
+            f"{plan.total:,} connections kept ({100 * (1 - kept / plan.total):.6g} % pruned); "
             f"{plan.schedule}{grown}{coming}{target}"
         )
 
@@ -443,6 +474,17 @@ class Pruner:
         copied.net = replace(self.net, model=deepcopy(self.model, memo), cache={})
         copied._prepare()
         return copied
+
+    def _read(self, state: Mapping[str, Any]) -> Standing:
+        shapes = {name: self.net.connections[name] for name in self._names}
+        return read_standing(state, self.plan.to_dict(self.options), shapes, inside=self._guarded)
+
+    def _continue(self, found: Standing) -> None:
+        for mine in self._carried():
+            mine.mask.mask.copy_(found.masks[mine.name])
+        if self._guarded:
+            self._inside = found.inside
+        self.steps, self.budget = found.steps, found.budget
 
     def _carried(self) -> list[Carried]:
         return carried(self.model, self._names)

@@ -8,11 +8,9 @@ output.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from copy import deepcopy
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -174,17 +172,10 @@ class ProbedMask(Mask):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ProbedMask:
         # Neither parameter nor buffer: optimizers and files should not see it, but `to` must.
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        super()._apply(fn, recurse)
         if self.probe is not None:
             self.probe = fn(self.probe.detach()).requires_grad_()
         return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> ProbedMask:
-        # A copy has no pruner that would read its probe.
-        copied = ProbedMask(deepcopy(self.mask, memo))
-        copied.training = self.training
-        memo[id(self)] = copied
-        return copied
 
 
 def returning(
