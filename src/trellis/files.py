@@ -16,14 +16,14 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import safetensors.torch
-import torch
 from safetensors import SafetensorError
-from torch import Tensor
 
 from .errors import TrellisError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 DIGEST = "trellis.digest"  # key of a file's digest in its metadata
 
@@ -108,6 +108,8 @@ def write_tensors(
     bytes; the library itself writes metadata in any order. The library also writes through a file
     with a random name, which would stay if this process were killed.
     """
+    import safetensors.torch  # brings torch, which commands that write no tensors can do without
+
     told = dict(metadata or {})
     told[DIGEST] = digest(tensors, told)
     content = safetensors.torch.save(dict(tensors), told)
@@ -124,10 +126,13 @@ def write_tensors(
 def digest(tensors: Mapping[str, Tensor], about: Any = None) -> str:
     """Return the SHA-256 of tensors (names, types, shapes, bytes) and of the JSON value ``about``.
 
+    >>> import torch
     >>> one, other = torch.zeros(2), torch.tensor([0.0, -0.0])
     >>> digest({"a": one}) == digest({"a": other}), len(digest({"a": one}))
     (False, 64)
     """
+    import torch
+
     found = hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode())
     for name, tensor in sorted(tensors.items()):
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

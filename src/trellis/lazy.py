@@ -23,7 +23,8 @@ def lazy(
     Args:
         package: The ``__name__`` of the package.
         homes: The module of each name, relative to the package. A module that is a public name
-            itself, such as ``trellis.methods``, maps to an empty string.
+            itself, such as ``trellis.methods``, maps to an empty string. `dir` lists those in
+            the package's ``__all__``.
     """
 
     def get(name: str) -> object:
@@ -37,6 +38,6 @@ def lazy(
 
     def names() -> list[str]:
         own = vars(sys.modules[package])
-        return [*homes, *(name for name in ("__doc__", "__version__") if name in own)]
+        return [*own["__all__"], *(name for name in ("__doc__", "__version__") if name in own)]
 
     return get, names

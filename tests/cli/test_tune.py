@@ -107,15 +107,15 @@ def test_overwriting_ones_own_folder_when_asked(run: Run, arms: Path) -> None:
 def test_it_learns_from_other_models(run: Run, arms: Path) -> None:
     assert run("prune", "arms", "--sparsity", "0.9", "--out", "small").status == 0
     words = ("tune", "small", "--data", "npz:arms.npz", "--epochs", "5")
-    told = ("--teacher", "arms", "arms", "--teacher-weight", "0.5")
+    told = ("--teacher", "arms", "--teacher-weight", "0.5")
     for out, more in (("alone", ()), ("taught", told)):
         ran = run(*words, *more, "--out", out)
         assert ran.status == 0, ran.err
     assert contents(Path("alone")) != contents(Path("taught"))
     last = Recognizer.load("taught").history[-1]
-    assert last["teacher"] == ["arms", "arms"] and last["taught"]["weight"] == 0.5
+    assert last["teacher"] == ["arms"] and last["taught"]["weight"] == 0.5
     assert run("report", "taught", "--out", "page.html").status == 0
-    command = "--teacher arms arms --teacher-weight 0.5 --temperature 2"
+    command = "--teacher arms --teacher-weight 0.5 --temperature 2"
     assert command in Path("page.html").read_text()
     for wrong, said in (
         (("--teacher", "gone"), "there is no folder 'gone'"),

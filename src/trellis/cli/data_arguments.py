@@ -5,14 +5,18 @@ from __future__ import annotations
 import ctypes
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import torch
 import tyro
 
 from ..errors import TrellisError
-from ..skeleton import Fold, Recognizer, Skeletons
+from ..skeleton import Fold, Skeletons
 from ..skeleton.data.readers.text import shown
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..skeleton import Recognizer
 
 # Arguments that commands share, with the help they show.
 
@@ -252,6 +256,8 @@ def chosen_device(name: str, precision: str) -> torch.device:
     >>> chosen_device("cpu", "fp32")
     device(type='cpu')
     """
+    import torch  # takes a second, which --help need not wait for
+
     if not re.fullmatch(r"auto|cpu|cuda(:\d{1,4})?", name, re.ASCII):
         raise TrellisError(f"--device {name!r}: expected auto, cpu, cuda or cuda:N")
     if name == "auto":
@@ -272,6 +278,8 @@ def chosen_device(name: str, precision: str) -> torch.device:
 
 def knows_bf16(device: torch.device) -> bool:
     """Whether the device multiplies bfloat16 natively. Emulation is many times slower than fp32."""
+    import torch
+
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     told = (getattr(torch.cpu, name, None) for name in _BF16)
@@ -279,6 +287,8 @@ def knows_bf16(device: torch.device) -> bool:
 
 
 def _gpu(name: str) -> torch.device:
+    import torch
+
     if not torch.cuda.is_available():
         raise TrellisError(f"--device {name!r}: there is no CUDA device here; use cpu")
     index = name.partition(":")[2]

@@ -11,7 +11,6 @@ import tyro
 
 from .. import skeleton
 from ..errors import TrellisError
-from ..skeleton import Evaluation, Recognizer
 from ..skeleton.data.readers.text import shown
 from .data_arguments import (
     Json,
@@ -97,7 +96,7 @@ def evaluate(
         for name, value in {"split": split, "protocol": protocol, "fold": fold}.items():
             if value is not None:
                 raise TrellisError(f"--{name} {value!r} is for --data: leave it out with files")
-    recogniser = Recognizer.load(model)
+    recogniser = skeleton.Recognizer.load(model)
     if data is None:
         return _name(recogniser, recordings, top=top or 3, skip_bad=skip_bad, as_json=as_json)
     split, protocol = split or "test", protocol_for(recogniser, data, protocol)
@@ -123,7 +122,7 @@ def evaluate(
     return 0
 
 
-def _print(result: Evaluation, where: str, top: int) -> None:
+def _print(result: skeleton.Evaluation, where: str, top: int) -> None:
     out = console()
     made = table(["class", "recordings", "right", "accuracy"])
     seen = [i for i in range(len(result.classes)) if result.counts[i]]
@@ -150,7 +149,12 @@ def _print(result: Evaluation, where: str, top: int) -> None:
 
 
 def _name(
-    recogniser: Recognizer, paths: tuple[Path, ...], *, top: int, skip_bad: bool, as_json: bool
+    recogniser: skeleton.Recognizer,
+    paths: tuple[Path, ...],
+    *,
+    top: int,
+    skip_bad: bool,
+    as_json: bool,
 ) -> int:
     read: list[tuple[Path, skeleton.Frames]] = []  # a list: one file may be given twice
     bad: list[tuple[Path, str]] = []
@@ -194,6 +198,6 @@ def _name(
     return 0
 
 
-def _ranked(recogniser: Recognizer, row: Any) -> dict[str, float]:
+def _ranked(recogniser: skeleton.Recognizer, row: Any) -> dict[str, float]:
     order = np.argsort(-row, kind="stable")
     return {recogniser.classes[i]: float(row[i]) for i in order}

@@ -9,23 +9,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from .. import skeleton
+from .. import skeleton, training
 from ..errors import TrellisError
 from ..files import check_writable, locked, remove_drafts, remove_stale_lock, replacing
-from ..report.history import left_and_right, missed
-from ..report.model import model_report, models_in
 from ..saving.folder import DESCRIPTION, TENSORS, is_saved, tidy_folder
 from ..skeleton import Fold, Skeletons
 from ..skeleton.data.readers.text import shown
-from ..skeleton.shrink import Course, Outcome, course_named, options_for
-from ..skeleton.shrink import shrink as shrunk
-from ..skeleton.shrink.course import LONGEST
-from ..training import remove_checkpoint
-from ..training.checkpoint import OtherSettings
 from .data_arguments import (
     DataAlias,
     Device,
@@ -42,7 +35,6 @@ from .data_arguments import (
 )
 from .data_arguments import left_out as left_out_lines
 from .output import console, counted, percent, phases_bar, print_json, show, table
-from .report import written
 from .train import (
     Activation,
     Basis,
@@ -56,6 +48,9 @@ from .train import (
     Size,
     check_seed,
 )
+
+if TYPE_CHECKING:
+    from ..skeleton.shrink import Course, Outcome
 
 # The folder of a run: two models, the curve of a search, a report, and checkpoints meanwhile.
 
@@ -140,7 +135,7 @@ def killed_at_its_end(folder: Path) -> bool:
 def forget(folder: Path) -> None:
     """Remove the checkpoints of a run."""
     for checkpoint in folder.glob(_CHECKPOINTS):
-        remove_checkpoint(checkpoint)
+        training.remove_checkpoint(checkpoint)
 
 
 def made_in(folder: Path, make: Callable[[], Outcome], *, overwrite: bool) -> tuple[Outcome, bool]:
@@ -148,6 +143,8 @@ def made_in(folder: Path, make: Callable[[], Outcome], *, overwrite: bool) -> tu
 
     Checkpoints of a run with other settings raise an error, or are removed with ``overwrite``.
     """
+    from ..training.checkpoint import OtherSettings
+
     resumed = begun(folder)
     try:
         return make(), resumed
@@ -304,6 +301,8 @@ def shrink(
     found = skeleton.load_dataset(data, protocol=protocol, skip_bad=skip_bad, progress=True)
     chosen = chosen_fold(found, fold)
     told = {"activation": activation, "basis": basis, "frame": frame, "size": size}
+    from ..skeleton.shrink import options_for
+
     how = options_for(found.layout) | {name: value for name, value in told.items() if value}
     fresh = skeleton.Recognizer.fresh(
         found, chosen, chunks=chunks, kinds=channels, seed=seed, heads=heads, filters=filters,
@@ -356,6 +355,8 @@ def shrink_in(
         The outcome, whether a stopped run was continued, and the lines about the page (or the
         reason why none was written).
     """
+    from ..skeleton.shrink import shrink as shrunk
+
     with held_run(folder):
         check_run(folder, overwrite=overwrite)  # another process may have finished meanwhile
         if overwrite and killed_at_its_end(folder):
@@ -369,6 +370,9 @@ def shrink_in(
 
 
 def _course(name: str, length: float, *, mirror: bool) -> Course:
+    from ..skeleton.shrink import course_named
+    from ..skeleton.shrink.course import LONGEST
+
     if not 0 < length <= LONGEST:
         raise TrellisError(
             f"--length {length!r}: give a number above 0 and up to {LONGEST:,}, such as 0.5"
@@ -462,6 +466,9 @@ def _page(folder: Path, data: Skeletons, fold: Fold) -> list[str] | TrellisError
 
     The models are written already, and `trellis report` can make the report again.
     """
+    from ..report.model import model_report, models_in
+    from .report import written
+
     try:
         return written(folder / PAGE, model_report(models_in(folder, None), data, fold))
     except TrellisError as error:
@@ -481,6 +488,8 @@ def _fewer(made: Outcome) -> list[str]:
 
 def _mirrored(made: Outcome) -> list[str]:
     """Return a line about mirroring, if the layout has a mirror image."""
+    from ..report.history import left_and_right
+
     said = left_and_right(made.small.history[-1])
     if said is None or made.small.layout.mirror is None:
         return []
@@ -488,6 +497,8 @@ def _mirrored(made: Outcome) -> list[str]:
 
 
 def _verdict(made: Outcome) -> str:
+    from ..report.history import missed
+
     assert made.at_least is not None
     if made.met:
         return (

@@ -9,14 +9,12 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from .. import skeleton
+from .. import skeleton, training
 from ..errors import TrellisError
 from ..files import check_writable, locked, remove_stale_lock
 from ..saving.folder import DESCRIPTION, is_saved, tidy_folder
-from ..skeleton import Recognizer, Skeletons, Teaching
+from ..skeleton import Skeletons
 from ..skeleton.data.readers.text import shown
-from ..training import Recipe, recipe_named, remove_checkpoint
-from ..training.checkpoint import in_words
 from .data_arguments import (
     DataSource,
     Device,
@@ -119,7 +117,7 @@ def train(
     frame: Frame = "camera",
     size: Size = "recorded",
     augment: Augment = False,
-    teacher: TeacherFolders = (),
+    teacher: TeacherFolder = None,
     teacher_weight: TeacherWeight = None,
     temperature: Temperature = None,
     skip_bad: SkipBad = False,
@@ -165,7 +163,7 @@ def train(
                 teaching=teaching, checkpoint=checkpoint, watch=watch,
             )  # fmt: skip
         trained.save(out)
-        remove_checkpoint(checkpoint)
+        training.remove_checkpoint(checkpoint)
     print_result(trained, data, out, resumed=resumed, as_json=as_json)
     return 0
 
@@ -193,13 +191,13 @@ Augment = Annotated[
         "accuracy on new recordings; works best with more epochs."
     ),
 ]
-TeacherFolders = Annotated[
-    tuple[Path, ...],
+TeacherFolder = Annotated[
+    Path | None,
     arg(
-        metavar="FOLDER …",
+        metavar="FOLDER",
         help_behavior_hint="(default: none)",
-        help="Models to distill from, in addition to the labels. They must have been trained on "
-        "the same recordings and share one architecture.",
+        help="Model to distill from, in addition to the labels. It must have been trained on the "
+        "same recordings.",
     ),
 ]
 TeacherWeight = Annotated[
@@ -235,33 +233,33 @@ def check_seed(seed: int) -> None:
         raise TrellisError(f"--seed {seed}: expected a whole number from 0 to 2^63 - 1")
 
 
-def changed_recipe(name: str, epochs: int | None, *, tune: bool) -> Recipe:
+def changed_recipe(name: str, epochs: int | None, *, tune: bool) -> training.Recipe:
     """Return the recipe, with the given number of epochs."""
     if epochs is None:
-        return recipe_named(name)
+        return training.recipe_named(name)
     if epochs < 1:
         raise TrellisError(f"--epochs {epochs}: expected a whole number of at least 1")
-    return recipe_named(name, **{"tune_epochs" if tune else "epochs": epochs})
+    return training.recipe_named(name, **{"tune_epochs" if tune else "epochs": epochs})
 
 
 def taught(
-    folders: tuple[Path, ...], weight: float | None, temperature: float | None
-) -> tuple[Teaching | None, dict[str, Any]]:
-    """Load the teachers, and return a note about them for the model's history."""
+    folder: Path | None, weight: float | None, temperature: float | None
+) -> tuple[skeleton.Teaching | None, dict[str, Any]]:
+    """Load the teacher, and return a note about it for the model's history."""
     told = {
         name: value
         for name, value in (("weight", weight), ("temperature", temperature))
         if value is not None
     }
-    if not folders:
+    if folder is None:
         for name, value in told.items():
             option = "--teacher-weight" if name == "weight" else "--temperature"
             raise TrellisError(
                 f"{option} {value:g} needs a teacher: name the folder of a model with --teacher"
             )
         return None, {}
-    models = [Recognizer.load(folder) for folder in folders]
-    return Teaching(models, **told), {"teacher": [str(each) for each in folders]}
+    teaching = skeleton.Teaching(skeleton.Recognizer.load(folder), **told)
+    return teaching, {"teacher": [str(folder)]}
 
 
 def check_folder(out: Path, *, overwrite: bool, resumes: bool = False) -> None:
@@ -295,7 +293,7 @@ def held_folder(out: Path, *, overwrite: bool, resumes: bool = False) -> Iterato
             _check_unfinished(out, overwrite=overwrite, resumes=resumes)
             tidy_folder(out)
             if overwrite and _killed_at_its_end(out):
-                remove_checkpoint(out / CHECKPOINT)
+                training.remove_checkpoint(out / CHECKPOINT)
             yield
     finally:
         if made:
@@ -324,9 +322,11 @@ def _killed_at_its_end(out: Path) -> bool:
 
 
 def print_result(
-    recogniser: Recognizer, data: Skeletons, out: Path, *, resumed: bool, as_json: bool
+    recogniser: skeleton.Recognizer, data: Skeletons, out: Path, *, resumed: bool, as_json: bool
 ) -> None:
     """Print the result of the last step in a recogniser's history."""
+    from ..training.checkpoint import in_words
+
     step: dict[str, Any] = recogniser.history[-1]
     if as_json:
         print_json({"out": str(out), "resumed": resumed, "left_out": len(data.left_out)} | step)
@@ -374,7 +374,7 @@ def tune(
     protocol: OwnProtocol = None,
     fold: OwnFold = None,
     augment: Augment = False,
-    teacher: TeacherFolders = (),
+    teacher: TeacherFolder = None,
     teacher_weight: TeacherWeight = None,
     temperature: Temperature = None,
     skip_bad: SkipBad = False,
@@ -415,6 +415,6 @@ def tune(
                 teaching=teaching, checkpoint=checkpoint, watch=watch,
             )  # fmt: skip
         tuned.save(out)
-        remove_checkpoint(checkpoint)
+        training.remove_checkpoint(checkpoint)
     print_result(tuned, found, out, resumed=resumed, as_json=as_json)
     return 0

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
-from .model import load, registered, save
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy
+
+if TYPE_CHECKING:
+    from .model import load, registered, save
 
 __all__ = ["load", "registered", "save"]
+
+__getattr__, __dir__ = lazy(__name__, {"load": ".model", "registered": ".model", "save": ".model"})

@@ -27,17 +27,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from ..errors import TrellisError
 from ..files import check_writable, drafts_of, remove_drafts, replacing
-from ..masks import Masks
-from ..masks.file import pack, unpack
 from ..schema import Architecture, ModelHead, fitted, parsed, read_json
-from .weights import MASK, read_tensors, write_weights
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..masks import Masks
 
 TENSORS, DESCRIPTION = "model.safetensors", "model.json"
 FORMAT, VERSION = "trellis.model", 1
@@ -63,6 +62,11 @@ def write_folder(
     notes: Mapping[str, Any],
 ) -> None:
     """Write both files or neither. The folder is created; its parent must exist."""
+    import torch
+
+    from ..masks.file import pack
+    from .weights import MASK, write_weights
+
     path = Path(folder)
     head = {"format": FORMAT, "version": VERSION, "architecture": architecture}
     _json(head | {"notes": dict(notes)})  # raises before anything is written
@@ -93,6 +97,9 @@ def write_folder(
 
 def read_folder(folder: str | PathLike[str]) -> Folder:
     """Read both files; raise if they are not valid."""
+    from ..masks import Masks
+    from .weights import MASK, read_tensors
+
     path = Path(folder)
     if not path.is_dir():
         raise TrellisError(f"there is no folder {str(path)!r}: give one written by trellis.save")
@@ -194,6 +201,10 @@ def _description(path: Path) -> ModelHead:
 
 
 def _mask(path: Path, name: str, packed: Tensor, weight: Tensor | None) -> Tensor:
+    import torch
+
+    from ..masks.file import unpack
+
     if weight is None:
         raise _damaged(path, f"it has a mask for {name!r} and no such parameter")
     count = weight.numel()

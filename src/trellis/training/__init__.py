@@ -7,30 +7,31 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy
 
 if TYPE_CHECKING:
-    from .checkpoint import read_checkpoint, remove_checkpoint, run, write_checkpoint
+    from .checkpoint import read_checkpoint as read_checkpoint
+    from .checkpoint import remove_checkpoint as remove_checkpoint
+    from .checkpoint import run
+    from .checkpoint import write_checkpoint as write_checkpoint
     from .distillation import Teachers
     from .recipe import RECIPES, Recipe, recipe_named
-    from .stacks import Forward, Weights, forward_of, stack, unstack
-    from .trainer import Training, accuracies, losses, predictions
+    from .stacks import Forward as Forward
+    from .stacks import Weights as Weights
+    from .stacks import forward_of, stack, unstack
+    from .trainer import Training, accuracies, predictions
+    from .trainer import losses as losses
 
+# The public names. The others are for other rooms of the package.
 __all__ = [
     "RECIPES",
-    "Forward",
     "Recipe",
     "Teachers",
     "Training",
-    "Weights",
     "accuracies",
     "forward_of",
-    "losses",
     "predictions",
-    "read_checkpoint",
     "recipe_named",
-    "remove_checkpoint",
     "run",
     "stack",
     "unstack",
-    "write_checkpoint",
 ]
 
 __getattr__, __dir__ = lazy(

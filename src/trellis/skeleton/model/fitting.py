@@ -29,55 +29,45 @@ from .recognizer import Recognizer
 
 @dataclass(frozen=True, eq=False)
 class Teaching:
-    """Distillation from trained recognizers.
+    """Distillation from a trained recognizer.
 
-    Teachers must have the same classes, joints, chunks and normalization as the student. Their
+    The teacher must have the same classes, joints, chunks and normalization as the student. Its
     size and channels may differ.
 
     Args:
-        teachers: Recognizers of one architecture; their probabilities are averaged.
-        weight: Share of the loss that comes from the teachers; the rest comes from the labels.
-        temperature: Divisor of the logits of teachers and student.
+        teacher: The recognizer to learn from.
+        weight: Share of the loss that comes from the teacher; the rest comes from the labels.
+        temperature: Divisor of the logits of teacher and student.
 
     Raises:
-        TrellisError: There are no teachers, their architectures differ, or a value is out of range.
+        TrellisError: A value is out of range.
     """
 
-    teachers: Sequence[Recognizer]
+    teacher: Recognizer
     weight: float = 0.7
     temperature: float = 2.0
 
     def __post_init__(self) -> None:
         check_distillation(self.weight, self.temperature)
-        if not self.teachers:
-            raise TrellisError("expected at least one teacher, got none")
-        first = self.teachers[0]
-        for other in self.teachers[1:]:
-            if _form(other) != _form(first):
-                raise TrellisError(
-                    "expected teachers of one kind, got different architectures or channels: "
-                    f"{_form(first)} and {_form(other)}"
-                )
 
     def of(self, student: Recognizer, device: torch.device | str) -> Teachers:
-        """Return the teachers for the training of a student.
+        """Return the teacher for the training of a student.
 
         Raises:
-            TrellisError: A teacher does not fit the student.
+            TrellisError: The teacher does not fit the student.
         """
-        for teacher in self.teachers:
-            _check_alike(teacher, student)
-        models = [bare(teacher.model) for teacher in self.teachers]
-        weights = {name: weight.to(device) for name, weight in stack(models).items()}
-        forward = reading_channels(self.teachers[0].channels, forward_of(models[0].to(device)))
+        _check_alike(self.teacher, student)
+        model = bare(self.teacher.model)
+        weights = {name: weight.to(device) for name, weight in stack([model]).items()}
+        forward = reading_channels(self.teacher.channels, forward_of(model.to(device)))
         return Teachers(forward, weights, self.weight, self.temperature)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings and the hashes of the teachers, as JSON can hold them."""
+        """Return the settings and the hash of the teacher, as JSON can hold them."""
         return {
             "weight": self.weight,
             "temperature": self.temperature,
-            "teachers": [weights_hash(teacher.model) for teacher in self.teachers],
+            "teachers": [weights_hash(self.teacher.model)],
         }
 
 
@@ -90,10 +80,6 @@ def bare(model: GCN) -> GCN:
     return found
 
 
-def _form(teacher: Recognizer) -> dict[str, Any]:
-    return teacher.model.described() | {"channels": teacher.kinds, "basis": teacher.basis}
-
-
 def _check_alike(teacher: Recognizer, student: Recognizer) -> None:
     """Raise if a teacher has other inputs or classes than the student."""
     for what, own, wanted in (
@@ -104,7 +90,7 @@ def _check_alike(teacher: Recognizer, student: Recognizer) -> None:
     ):
         if own != wanted:
             raise TrellisError(
-                f"a teacher has other {what} than its student: expected {wanted!r:.100}, got "
+                f"the teacher has other {what} than its student: expected {wanted!r:.100}, got "
                 f"{own!r:.100}; give a teacher that was trained on the same recordings, with the "
                 "same chunks, frame and size"
             )
