@@ -8,9 +8,10 @@ the standard error over parts. Test splits are never looked at. A second round w
 ``--seed`` tells luck from gain: among many comparisons some are always ahead.
 
 Parts are made in ``--workers`` processes at once (on a GPU with CUDA's MPS daemon running, they
-share it well); variants of a part that train dense networks alike share those. Finished variants
-are kept in FOLDER/choose.jsonl, with the settings that they were made with: what was made with
-others is neither shown nor counted. After ``--seconds`` nothing more is begun.
+share it well), or on a Ray cluster with ``--ray``; variants of a part that train dense networks
+alike share those. Finished variants are kept in FOLDER/choose.jsonl, with the settings that they
+were made with: what was made with others is neither shown nor counted. After ``--seconds`` nothing
+more is begun.
 """
 
 from __future__ import annotations
@@ -22,11 +23,10 @@ import math
 import re
 import statistics
 import time
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
+from concurrent.futures import as_completed
 from dataclasses import replace
-from functools import lru_cache
-from multiprocessing import get_context
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ import numpy as np
 import torch
 from held import HELD, loaded, parts
 from rules import rules
+from shrink import add_cluster, runner_of
 from variants import VARIANTS, Variant
 
 from trellis import skeleton
@@ -99,15 +100,20 @@ def _loaded(source: str) -> skeleton.Skeletons:
     return loaded(source)
 
 
-def _among(workers: int) -> None:
-    """Take a share of the processor's cores."""
-    torch.set_num_threads(max(1, torch.get_num_threads() // workers))
+def starting(
+    options: argparse.Namespace, until: float
+) -> Callable[[tuple[str, str, Sequence[str]]], list[Row]]:
+    """What a worker does with a job; in a pool it takes a share of the processor's cores."""
+    if options.ray is None:
+        torch.set_num_threads(max(1, torch.get_num_threads() // options.workers))
+    return partial(made, options=options, until=until)
 
 
 def made(
-    source: str, part: str, wanted: Sequence[str], options: argparse.Namespace, until: float
+    job: tuple[str, str, Sequence[str]], options: argparse.Namespace, until: float
 ) -> list[Row]:
-    """Each of the ``wanted`` variants of one part, kept as soon as it is finished."""
+    """Each of the wanted variants of one part; in a pool, kept as soon as it is finished."""
+    source, part, wanted = job
     data = _loaded(source)
     train, judge = {name: pair for name, *pair in parts(data, options.held)}[part]
     whole, rows = Part(data, train, judge, options), []
@@ -120,11 +126,17 @@ def made(
             "variant": name, "settings": settings(VARIANTS[name], options), "part": part,
             "top1": top1,
         })  # fmt: skip
-        with (options.out / "choose.jsonl").open("a") as file:  # one short line: others write too
-            file.write(json.dumps(rows[-1]) + "\n")
+        if options.ray is None:
+            keep(options, rows[-1:])
         said = ", ".join(f"{key} {value:.1f}" for key, value in top1.items())
         print(f"{part}: {name}: {said} ({time.monotonic() - began:.0f} s)", flush=True)
     return rows
+
+
+def keep(options: argparse.Namespace, rows: Sequence[Row]) -> None:
+    """Append finished variants to the file of the run."""
+    with (options.out / "choose.jsonl").open("a") as file:  # short lines: others write too
+        file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
 def settings(variant: Variant, options: argparse.Namespace) -> str:
@@ -205,7 +217,7 @@ def main() -> None:
     parser.add_argument("--length", type=float, default=1.0, help="times the course's epochs")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="fp32")
-    parser.add_argument("--workers", type=int, default=1, help="parts that are made at once")
+    add_cluster(parser)
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin nothing afterwards")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
@@ -216,16 +228,18 @@ def main() -> None:
     own = {name: settings(VARIANTS[name], options) for name in options.variants}
     rows = [row for row in rows if own.get(row["variant"]) == row["settings"]]
     have = {(row["variant"], row["part"]) for row in rows}
-    with ProcessPoolExecutor(
-        options.workers, get_context("spawn"), _among, (options.workers,)
-    ) as pool:
+    from choose import starting  # by its name, so that a worker on a cluster can import it
+
+    with runner_of(options).cells(starting, options, until) as cells:
         waiting = []
         for source in options.data:
             for part, *_ in parts(_loaded(source), options.held):
                 wanted = [name for name in options.variants if (name, part) not in have]
-                waiting.append(pool.submit(made, source, part, wanted, options, until))
+                waiting.append(cells.submit((source, part, wanted)))
         for one in as_completed(waiting):
             rows += one.result()
+            if options.ray is not None:
+                keep(options, one.result())
     rows.sort(key=lambda row: (options.variants.index(row["variant"]), row["part"]))
     print(table(rows) if rows else "nothing was made")
 

@@ -5,9 +5,11 @@ prunes and fine-tunes the paper's network as ``trellis shrink`` does. It makes a
 ``--sparsity`` and every seed, or every fold if a set has several. Each of ``--parts`` (`ways.py`)
 is another way of pruning or changes one setting. Networks of one part are trained side by side.
 Parts and folds are made in ``--workers`` processes at once; on a GPU, start CUDA's MPS daemon
-first. Finished rows are stored in FOLDER/shrink.jsonl and not made again. It prints top-1 on
-the test recordings, mean ± standard deviation, and for each part the paired difference to the
-default with its 95 % interval (`shrink_tables.py`). It writes the same to FOLDER/shrink.md.
+first. With ``--ray auto`` or ``--ray HOST:PORT`` they are made on a Ray cluster, whose nodes must
+find the recordings at the same paths. Finished rows are stored in FOLDER/shrink.jsonl and not made
+again. It prints top-1 on the test recordings, mean ± standard deviation, and for each part the
+paired difference to the default with its 95 % interval (`shrink_tables.py`). It writes the same to
+FOLDER/shrink.md.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ import json
 import math
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from functools import lru_cache
-from multiprocessing import get_context
+from collections.abc import Callable
+from concurrent.futures import as_completed
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +30,8 @@ from shrink_tables import tables
 from ways import DEFAULT, parts, settings
 
 from trellis import skeleton
+from trellis.cells import Processes, Runner
+from trellis.integrations.ray import Cluster
 from trellis.methods.budget import budget
 from trellis.skeleton.shrink import COURSES, Maker, options_for
 from trellis.training import Weights, accuracies
@@ -139,9 +143,26 @@ def kind(source: str) -> str:
     return source.partition(":")[0]
 
 
-def _calmly(workers: int) -> None:
-    """Take a share of the processor's cores."""
-    torch.set_num_threads(max(1, torch.get_num_threads() // workers))
+def starting(options: argparse.Namespace, until: float) -> Callable[[Job], list[Row]]:
+    """What a worker does with a job; in a pool it takes a share of the processor's cores."""
+    if options.ray is None:
+        torch.set_num_threads(max(1, torch.get_num_threads() // options.workers))
+    return partial(made, options=options, until=until)
+
+
+def runner_of(options: argparse.Namespace) -> Runner:
+    """Where parts are made."""
+    if options.ray is None:
+        return Processes(options.workers)
+    return Cluster(options.ray, options.cell_cpus, options.cell_gpus, code=Path(__file__).parent)
+
+
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `runner_of`."""
+    parser.add_argument("--workers", type=int, default=1, help="parts that are made at once")
+    parser.add_argument("--ray", metavar="auto|HOST:PORT", help="make them on a Ray cluster")
+    parser.add_argument("--cell-cpus", type=int, default=1, help="cores of a part")
+    parser.add_argument("--cell-gpus", type=float, default=0.0, help="GPUs of a part, such as 0.25")
 
 
 def main() -> int:
@@ -153,7 +174,7 @@ def main() -> int:
     parser.add_argument("--length", type=float, default=1.0, help="times the course's epochs")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="fp32")
-    parser.add_argument("--workers", type=int, default=1, help="parts that are made at once")
+    add_cluster(parser)
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin nothing afterwards")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
@@ -162,10 +183,10 @@ def main() -> int:
     store = options.out / "shrink.jsonl"
     rows = [json.loads(line) for line in store.read_text().splitlines()] if store.exists() else []
     have = {tuple(row[key] for key in KEYS) for row in rows}
-    with ProcessPoolExecutor(
-        options.workers, get_context("spawn"), _calmly, (options.workers,)
-    ) as pool:
-        waiting = [pool.submit(made, job, options, until) for job in jobs(rows, options)]
+    from shrink import starting  # by its name, so that a worker on a cluster can import it
+
+    with runner_of(options).cells(starting, options, until) as cells:
+        waiting = [cells.submit(job) for job in jobs(rows, options)]
         for one in as_completed(waiting):
             new = [row for row in one.result() if tuple(row[key] for key in KEYS) not in have]
             with store.open("a") as file:

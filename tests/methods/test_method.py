@@ -22,7 +22,7 @@ from trellis.errors import TrellisError
 from trellis.methods import Chains, Magnitude, Problem, ScopedMethod, ScoreMethod, WalkMethod
 from trellis.methods.method import _METHODS, option_help, options_of_class, resolved
 from trellis.paper.plan import rows_of
-from trellis.paper.pruning import _method_modules
+from trellis.paper.pruning import method_modules
 from trellis.paper.settings import Settings, method_named
 from trellis.skeleton import GCN
 from trellis.skeleton.model.stack_selection import selector
@@ -185,8 +185,8 @@ def test_the_command_imports_rows_and_workers_import_their_modules(
     module: str, tmp_path: Path
 ) -> None:
     assert _registered(["mp", f"{module}:Power"]) == ("mp", "power")
-    assert (module, str(tmp_path)) in _method_modules()
-    assert not any(name.startswith("trellis") for name, _ in _method_modules())
+    assert (module, str(tmp_path)) in method_modules()
+    assert not any(name.startswith("trellis") for name, _ in method_modules())
 
 
 def test_a_method_of_ones_own_shrinks_recognisers(module: str) -> None:

@@ -32,11 +32,11 @@ def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def selected(bench: CellPruner, dense: Path, key: str, rate: float, seed: int = 1) -> Selection:
     method = METHODS[key] if key in METHODS else with_inverse_alpha(float(key))
-    return bench.select(Job(dense, seed, Row(f"{key}@{rate:g}", rate, method), seed))
+    return bench(Job(dense, seed, Row(f"{key}@{rate:g}", rate, method), seed))
 
 
 def test_a_dense_network_is_only_audited(bench: CellPruner, dense: Path) -> None:
-    found = bench.select(Job(dense, 0, Row("dense", 0.0, None), 0))
+    found = bench(Job(dense, 0, Row("dense", 0.0, None), 0))
     assert found.bits == {}
     assert found.figures["kept"] == found.figures["live"] == SMALL.connections
 
@@ -92,7 +92,7 @@ def test_a_row_is_what_prune_gives_for_its_options(bench: CellPruner, dense: Pat
 def test_seeds_matter_where_rows_walk_or_sample(bench: CellPruner, dense: Path) -> None:
     def bits(key: str, seed: int) -> bytes:
         row = Row(f"{key}@90", 90.0, METHODS[key])
-        return b"".join(b.tobytes() for b in bench.select(Job(dense, 0, row, seed)).bits.values())
+        return b"".join(b.tobytes() for b in bench(Job(dense, 0, row, seed)).bits.values())
 
     for key, method in METHODS.items():
         if key != "mp-tc-budgets":  # only as far as the budgets differ

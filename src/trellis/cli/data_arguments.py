@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from ..errors import TrellisError
+from ..integrations.ray import Cluster
 from ..skeleton import Fold, Skeletons
 from ..skeleton.data.readers.text import shown
 
@@ -237,6 +239,25 @@ Device = Annotated[
         help="Device to train on. auto: a GPU if there is one. cuda:1: the second GPU.",
     ),
 ]
+RayAddress = Annotated[
+    str | None,
+    arg(
+        metavar="auto|HOST:PORT",
+        help="Compute on a Ray cluster: auto for the one that this machine belongs to. Default: on "
+        "this machine.",
+    ),
+]
+CellCpus = Annotated[
+    int, arg(metavar="N", help="With --ray: cores of one cell, a piece of the work (default 1).")
+]
+CellGpus = Annotated[
+    float | None,
+    arg(
+        metavar="SHARE",
+        help="With --ray: GPUs of one cell; 0.25 puts four cells on a GPU (default: 1 with "
+        "--device cuda, else 0).",
+    ),
+]
 Precision = Annotated[
     Literal["fp32", "tf32", "bf16"],
     arg(
@@ -274,6 +295,34 @@ def chosen_device(name: str, precision: str) -> torch.device:
     if device.type == "cpu":
         keep_freed()
     return device
+
+
+def cluster_of(
+    ray: str | None, cpus: int, gpus: float | None, device: str, precision: str
+) -> tuple[Cluster, torch.device]:
+    """Return the cluster of --ray and the device that its cells train on.
+
+    ``auto`` is a GPU if a node has one. This machine need not have one.
+    """
+    import torch
+
+    if not re.fullmatch(r"auto|cpu|cuda", device):
+        raise TrellisError(f"--device {device!r}: expected auto, cpu or cuda with --ray")
+    cluster = Cluster("auto" if ray is None else ray, cpus, gpus or 0.0)
+    if device == "auto":
+        device = "cuda" if cluster.has_gpus else "cpu"
+    if device == "cpu" and precision == "tf32":
+        raise TrellisError("--precision tf32 needs a GPU: on a CPU use fp32 or bf16")
+    if gpus is None and device == "cuda":
+        cluster = replace(cluster, gpus=1.0)
+    _ = cluster.together  # raises now for a cluster that is not there or too small
+    return cluster, torch.device(device)
+
+
+def check_ray(ray: str | None, cpus: int, gpus: float | None) -> None:
+    """Raise if resources of cells are given without a cluster."""
+    if ray is None and (cpus != 1 or gpus is not None):
+        raise TrellisError("--cell-cpus and --cell-gpus need --ray; give --ray auto or HOST:PORT")
 
 
 def knows_bf16(device: torch.device) -> bool:

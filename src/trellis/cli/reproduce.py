@@ -29,7 +29,19 @@ from ..paper import reproduce as reproduced
 from ..paper.render import terminal, width
 from ..paper.settings import INVERSE_ALPHAS, METHODS, RATES, ROWS
 from ..training import recipe_named
-from .data_arguments import DataSource, Device, Precision, Protocol, SkipBad, chosen_device
+from .data_arguments import (
+    CellCpus,
+    CellGpus,
+    DataSource,
+    Device,
+    Precision,
+    Protocol,
+    RayAddress,
+    SkipBad,
+    check_ray,
+    chosen_device,
+    cluster_of,
+)
 from .model_arguments import current_folder_first
 from .output import ProgressLog, Screen, console, percent, stdout_to_stderr
 from .train import RecipeName
@@ -114,6 +126,9 @@ def reproduce(
     shared: Shared = False,
     stack: StackSize = None,
     workers: Workers = None,
+    ray: RayAddress = None,
+    cell_cpus: CellCpus = 1,
+    cell_gpus: CellGpus = None,
     table_only: TableOnly = False,
 ) -> int:
     """Compute a table of the paper on any recordings, with the paper's figures beside ours.
@@ -123,13 +138,20 @@ def reproduce(
 
       trellis reproduce table2 --data fpha:PATH --seeds 5 --device cuda --recipe paper
       trellis reproduce table2 --data hands45 --seeds 2 --rates 90 99 --rows mp tc viterbi --heads 4 --filters 16
+
+    With --ray, a cell is a stack of networks. --stack 1 gives the most cells.
     """  # noqa: E501  (an example must be one line to be copied)
     rows = _registered(rows)
     if table_only and out is not None:
         return show_table(_stored(out, table))
     if workers is not None:
         check_count("workers", workers)
-    place = chosen_device(device, precision)
+    check_ray(ray, cell_cpus, cell_gpus)
+    runner = None
+    if ray is None or table_only:
+        place = chosen_device(device, precision)
+    else:
+        runner, place = cluster_of(ray, cell_cpus, cell_gpus, device, precision)
     changes = {"epochs": epochs, "tune_epochs": tune_epochs}
     settings = Settings(
         table=table, data=data, seeds=seeds,
@@ -144,7 +166,9 @@ def reproduce(
     found = skeleton.load_dataset(data, protocol=protocol, skip_bad=skip_bad, progress=True)
     count = cores() if workers is None else workers
     with live_bar() as watch:
-        made = reproduced(settings, found, folder, device=place, workers=count, watch=watch)
+        made = reproduced(
+            settings, found, folder, device=place, workers=count, runner=runner, watch=watch
+        )
     return show_table(made)
 
 

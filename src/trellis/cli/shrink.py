@@ -20,6 +20,8 @@ from ..saving.folder import DESCRIPTION, TENSORS, is_saved, tidy_folder
 from ..skeleton import Fold, Skeletons
 from ..skeleton.data.readers.text import shown
 from .data_arguments import (
+    CellCpus,
+    CellGpus,
     DataAlias,
     Device,
     FoldName,
@@ -27,10 +29,13 @@ from .data_arguments import (
     OptionalSource,
     Precision,
     Protocol,
+    RayAddress,
     SkipBad,
     check_apart,
+    check_ray,
     chosen_device,
     chosen_fold,
+    cluster_of,
     described,
 )
 from .data_arguments import left_out as left_out_lines
@@ -275,6 +280,9 @@ def shrink(
     frame: OwnFrame = None,
     size: OwnSize = None,
     no_mirror: NoMirror = False,
+    ray: RayAddress = None,
+    cell_cpus: CellCpus = 1,
+    cell_gpus: CellGpus = None,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -287,14 +295,22 @@ def shrink(
       trellis shrink hands45 --sparsity 0.999
       trellis shrink csv:recordings --at-least 0.9 --out small
 
+    With --ray, a cluster makes the networks that --at-least tries. The rest is made here.
+
     If a run is killed, the same command continues it and ends with the same model. Then run
     `trellis evaluate small/model wave.csv`, or open small/report.html.
     """
     data = _source(source, data)
     settings = _course(course, length, mirror=not no_mirror)
+    check_ray(ray, cell_cpus, cell_gpus)
+    if ray is not None and at_least is None:
+        raise TrellisError("--ray spreads the search of --at-least, and no accuracy is given")
     place = chosen_device(device, precision)
     asked = _asked(sparsity, keep, at_least)
     check_seed(seed)
+    runner = None
+    if ray is not None:
+        runner, _ = cluster_of(ray, cell_cpus, cell_gpus, place.type, precision)
     folder = folder_for(data, asked, seed, fold) if out is None else out
     check_apart(folder, data)
     check_run(folder, overwrite=overwrite)
@@ -313,7 +329,7 @@ def shrink(
             folder, fresh, found, chosen, settings, overwrite=overwrite, sparsity=sparsity,
             keep=keep, at_least=at_least, seed=seed, device=place, precision=precision,
             about={"protocol": protocol, "length": length, "skip_bad": skip_bad or None},
-            watch=watch,
+            watch=watch, runner=runner,
         )  # fmt: skip
     # Print only when all is written: a reader such as `head` may close the output at any line.
     if not as_json:

@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import TrellisError
@@ -72,6 +74,14 @@ class Folder:
         self.networks(stack).parent.mkdir(exist_ok=True)
         with replacing(self.networks(stack)) as [draft]:
             write_tensors(draft, tensors)
+
+    def take(self, files: Mapping[str, NDArray[np.uint8]]) -> None:
+        """Store files that another process wrote, by their paths in the folder."""
+        for name, content in files.items():
+            path = self.path / name
+            path.parent.mkdir(exist_ok=True)
+            with replacing(path) as [draft]:
+                content.tofile(draft)
 
     def add(self, records: Sequence[Record]) -> None:
         """Append finished cells; they are on disk when this returns."""

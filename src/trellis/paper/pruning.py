@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import importlib
 import math
-import multiprocessing
-import os
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +18,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from ..cells import Here, Processes
 from ..errors import TrellisError
 from ..files import intact
 from ..graph.trellis import trace
@@ -168,7 +162,7 @@ class CellPruner:
         example = torch.zeros(1, architecture.nodes, architecture.channels)
         self.net = trace(self.model, example)
 
-    def select(self, job: Job) -> Selection:
+    def __call__(self, job: Job) -> Selection:
         """Prune a job's network. The same job gives the same selection, wherever it is done."""
         dense = read_network(job.dense, job.place, self.shapes)
         self._lay(dense)
@@ -257,7 +251,6 @@ def _pruning_damaged(path: Path, why: str) -> TrellisError:
 
 # Takes jobs, and returns a function that waits for their results, in the same order.
 Begin = Callable[[Sequence[Job]], Callable[[], list[Selection]]]
-_SAFE = "PYTHONSAFEPATH"
 _WORTH = 100_000  # connections; smaller networks are pruned faster than a process starts
 
 
@@ -265,73 +258,20 @@ _WORTH = 100_000  # connections; smaller networks are pruned faster than a proce
 def pruning(architecture: Architecture, workers: int) -> Iterator[Begin]:
     """Yield a function that prunes cells, in ``workers`` processes if that is faster."""
     if workers < 2 or architecture.connections < _WORTH:
-        yield _here(architecture)
+        with Here().cells(CellPruner, architecture) as cells:
+            yield lambda jobs: lambda: [cells.submit(job).result() for job in jobs]
         return
-    with _no_code_from_here():
-        # spawn: a process that has used a GPU or threads must not be forked.
-        pool = ProcessPoolExecutor(
-            workers,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_start,
-            initargs=(architecture, _method_modules()),
-        )
+    with Processes(workers).cells(_selecting, architecture, method_modules()) as cells:
 
         def begin(jobs: Sequence[Job]) -> Callable[[], list[Selection]]:
-            begun = [pool.submit(_select, job) for job in jobs]
-            return lambda: _results(begun)
+            begun = [cells.submit(job) for job in jobs]
+            return lambda: [future.result() for future in begun]
 
-        try:
-            yield begin
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+        yield begin
 
 
-@contextmanager
-def _no_code_from_here() -> Iterator[None]:
-    """Start processes without the current folder on their path.
-
-    Otherwise a ``struct.py`` in that folder would run in every worker. Python 3.10 ignores this
-    setting.
-    """
-    before = os.environ.get(_SAFE)
-    os.environ[_SAFE] = "1"
-    try:
-        yield
-    finally:
-        del os.environ[_SAFE]
-        if before is not None:
-            os.environ[_SAFE] = before
-
-
-def _results(begun: Sequence[Future[Selection]]) -> list[Selection]:
-    try:
-        return [future.result() for future in begun]
-    except BrokenProcessPool:
-        raise TrellisError(
-            "a pruning process was killed, perhaps for lack of memory; run again with fewer "
-            "processes, such as workers=1"
-        ) from None
-
-
-def _here(architecture: Architecture) -> Begin:
-    pruners: list[CellPruner] = []
-
-    def begin(jobs: Sequence[Job]) -> Callable[[], list[Selection]]:
-        def finish() -> list[Selection]:
-            if not pruners:  # traced when first needed: a finished run needs no trace
-                pruners.append(CellPruner(architecture))
-            return [pruners[0].select(job) for job in jobs]
-
-        return finish
-
-    return begin
-
-
-_pruner: CellPruner | None = None  # of a worker process
-
-
-def _method_modules() -> list[tuple[str, str]]:
-    """Modules that register methods, and the folders that they are imported from.
+def method_modules() -> list[tuple[str, str]]:
+    """Return the modules that register methods, and the folders that they are imported from.
 
     A worker starts with the built-in methods only.
     """
@@ -345,26 +285,29 @@ def _method_modules() -> list[tuple[str, str]]:
     return found
 
 
-def _start(architecture: Architecture, modules: Sequence[tuple[str, str]]) -> None:
-    global _pruner
+def import_methods(modules: Sequence[tuple[str, str]]) -> None:
+    """Import the modules of `method_modules` in a worker.
+
+    Raises:
+        TrellisError: A module is not on this machine.
+    """
     for module, folder in modules:
         sys.path.append(folder)  # last: it must not shadow other modules
-        importlib.import_module(module)
-        sys.path.remove(folder)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the pool
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise TrellisError(
+                f"{module!r} registers a method and cannot be imported here ({error}); install it "
+                f"in every worker, or put it into {folder!r} there"
+            ) from None
+        finally:
+            sys.path.remove(folder)
+
+
+def _selecting(
+    architecture: Architecture, modules: Sequence[tuple[str, str]]
+) -> Callable[[Job], Selection]:
+    """Return the work of one of several processes that prune cells."""
+    import_methods(modules)
     torch.set_num_threads(1)
-    _pruner = CellPruner(architecture)
-
-
-def _end_with_parent() -> None:
-    """End this worker when its parent is killed; otherwise it would wait forever."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-
-def _select(job: Job) -> Selection:
-    assert _pruner is not None
-    return _pruner.select(job)
+    return CellPruner(architecture)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -14,17 +16,27 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..cells import Runner
 from ..errors import TrellisError
 from ..skeleton import Evaluation, Skeletons
 from ..skeleton.model.narrow import narrowed
 from ..training import Training, forward_of, predictions, stack
-from ..training.checkpoint import hardware
+from ..training.checkpoint import check_versions, hardware, versions
 from ..training.stacks import Weights
 from .folder import Folder, Record, opened
 from .plan import Cell, Plan, Stack, architecture_of, plan_of
-from .pruning import Begin, Job, Selection, packed, pruning, read_network
+from .pruning import (
+    Begin,
+    Job,
+    Selection,
+    import_methods,
+    method_modules,
+    packed,
+    pruning,
+    read_network,
+)
 from .render import comma, latex, markdown, text
-from .settings import Named, Recordings, Settings, Split, describe
+from .settings import Data, Named, Recordings, Settings, Split, describe
 from .tables import report_of
 
 
@@ -48,6 +60,7 @@ def reproduce(
     *,
     device: str | torch.device | None = None,
     workers: int = 1,
+    runner: Runner | None = None,
     watch: Watch | None = None,
 ) -> Folder:
     """Make a table in a folder, or continue the run that was begun there.
@@ -58,6 +71,8 @@ def reproduce(
         out: The folder of the run.
         device: The device to train on, of the kind in the settings (default: the first).
         workers: Processes that prune; figures do not depend on it.
+        runner: Where to train whole stacks instead, such as `trellis.integrations.ray.Cluster`.
+            This process then needs no device of the settings, and ``workers`` is not used.
         watch: Called with the progress several times a second.
 
     Returns:
@@ -71,14 +86,16 @@ def reproduce(
         raise TrellisError(
             f"expected a {settings.device!r} device, as in the settings, got {place}"
         )
-    if place.type == "cuda" and not torch.cuda.is_available():
+    if place.type == "cuda" and runner is None and not torch.cuda.is_available():
         raise TrellisError("this machine has no CUDA device; give device='cpu'")
     data = describe(skeletons)
     plan = plan_of(settings, data)
     with opened(out, settings, data) as folder:
         folder.write({"recordings.json": Named.of(skeletons).text()})
         waiting = [part for part in plan.stacks if not finished(folder, part)]
-        if waiting:
+        if waiting and runner is not None:
+            _spread(folder, plan, waiting, skeletons, runner, watch)
+        elif waiting:
             recordings = Recordings(skeletons, settings.chunks)
             with pruning(architecture_of(settings, data), workers) as begin:
                 stacks = Stacks(folder, plan, waiting, place, begin, watch)
@@ -107,6 +124,112 @@ def _each(waiting: list[Stack], recordings: Recordings, stacks: Stacks, *, ahead
             if later.number not in begun:
                 begun[later.number] = stacks.begin_pruning(later)
         stacks.tune(part, split, begun.pop(part.number))
+
+
+# A cell of a runner is a stack. Its worker makes it in a scratch folder, with the code of any run,
+# and returns the files. The driver puts them into the run's folder.
+
+
+class Made(NamedTuple):
+    """A stack that a worker made: its cells, and its files by path."""
+
+    records: list[Record]
+    files: dict[str, NDArray[np.uint8]]
+
+
+class StackCell:
+    """Make stacks in a worker."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        data: Data,
+        skeletons: Skeletons,
+        known: Mapping[str, str],
+        modules: Sequence[tuple[str, str]],
+    ) -> None:
+        check_versions(known)
+        import_methods(modules)
+        self.settings, self.data = settings, data
+        self.plan = plan_of(settings, data)
+        self.recordings = Recordings(skeletons, settings.chunks)
+        self.device = torch.device(settings.device)
+
+    def __call__(
+        self, job: tuple[int, Sequence[int]], *dense: NDArray[np.uint8]
+    ) -> Made:  # job: the stack's number, and those of the files in ``dense``
+        """Return the cells and files of a stack."""
+        number, sources = job
+        part = self.plan.stacks[number]
+        with tempfile.TemporaryDirectory() as path:
+            folder = Folder(Path(path), self.settings, self.data, {})
+            for source, content in zip(sources, dense, strict=True):
+                folder.dense(source).parent.mkdir(exist_ok=True)
+                content.tofile(folder.dense(source))
+            with pruning(architecture_of(self.settings, self.data), workers=1) as begin:
+                stacks = Stacks(folder, self.plan, [part], self.device, begin, None)
+                _each([part], self.recordings, stacks, ahead=False)
+            files = _files(folder, part)
+            return Made(list(folder.records.values()), files)
+
+
+def _files(folder: Folder, part: Stack) -> dict[str, NDArray[np.uint8]]:
+    """Return the files of a stack, by their paths in the folder."""
+    paths = [folder.dense(part.number)] if part.dense else [folder.networks(part.number)]
+    return {
+        path.relative_to(folder.path).as_posix(): np.fromfile(path, np.uint8)
+        for path in paths
+        if path.exists()
+    }
+
+
+def _spread(
+    folder: Folder,
+    plan: Plan,
+    waiting: Sequence[Stack],
+    skeletons: Skeletons,
+    runner: Runner,
+    watch: Watch | None,
+) -> None:
+    """Make stacks with a runner: first the dense ones, then those that are pruned from them."""
+    known = versions()
+    recipe = folder.settings.recipe
+
+    def work(part: Stack) -> int:
+        return len(part.cells) * (recipe.epochs if part.dense else recipe.tune_epochs)
+
+    whole = sum(map(work, plan.stacks))
+    before = done = whole - sum(map(work, waiting))
+    given = (folder.settings, folder.data, skeletons, known, method_modules())
+    with runner.cells(StackCell, *given) as cells:
+        for dense in (True, False):
+            shared: dict[int, object] = {}  # handles of files of dense networks
+            begun = {}
+            for part in waiting:
+                if part.dense is not dense:
+                    continue
+                sources: list[int] = []
+                if not dense:
+                    found = {plan.dense(cell.seed, cell.fold)[0].number for cell in part.cells}
+                    sources = sorted(found)
+                for number in sources:
+                    if number not in shared:
+                        content = np.fromfile(folder.dense(number), np.uint8)
+                        shared[number] = cells.share(content)
+                handles = [shared[number] for number in sources]
+                begun[cells.submit((part.number, sources), *handles)] = part
+            for future in as_completed(begun):
+                part, made = begun[future], future.result()
+                folder.take(made.files)
+                folder.add(made.records)
+                done += work(part)
+                if watch is not None:
+                    kind = "dense" if dense else "pruned"
+                    doing = f"made {len(part.cells)} {kind} networks"
+                    watch(
+                        Progress(doing, part.number + 1, len(plan.stacks), None, None, done,
+                                 before, whole)
+                    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -226,6 +226,17 @@ def versions() -> dict[str, str]:
     }
 
 
+def check_versions(known: Mapping[str, str]) -> None:
+    """Raise in a worker whose versions are not those of the driver."""
+    if (own := versions()) != dict(known):
+        differs = [f"{name} {known.get(name)} there, {own[name]} here" for name in own
+                   if known.get(name) != own[name]]  # fmt: skip
+        raise TrellisError(
+            f"expected the driver's versions in every worker, got {'; '.join(differs)}; install "
+            "the same versions"
+        )
+
+
 def hardware(device: torch.device) -> str:
     """Return the name of a device."""
     if device.type == "cuda":

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import as_completed
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
@@ -14,17 +19,19 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from ...cells import Cells, Runner
 from ...errors import TrellisError
-from ...files import intact
+from ...files import intact, replacing
 from ...masks import Masks
 from ...methods.budget import as_written
 from ...methods.budget import budget as exact_budget
 from ...schema import CheckpointHeader, fitted, parsed
 from ...training import Forward, Weights, losses, predictions, unstack
-from ...training.checkpoint import HEADER, OtherSettings, hardware, versions
+from ...training.checkpoint import HEADER, OtherSettings, check_versions, hardware, versions
 from ...training.schedule import differing
 from ..data.dataset import Fold, Indices, Skeletons
 from ..model.fitting import metrics
@@ -165,8 +172,9 @@ def smallest(
     measure: Callable[[list[int]], list[float]],
     at_least: float,
     together: int,
+    ahead: int = 1,
 ) -> tuple[int | None, dict[int, float]]:
-    """Return the smallest budget that reaches an accuracy, and all accuracies measured.
+    """Return the smallest budget that reaches an accuracy, and all accuracies that decided it.
 
     If all budgets can be measured together, they are, and the smallest that reaches the accuracy is
     taken. Otherwise the search is a bisection, which assumes that larger networks are not worse.
@@ -176,30 +184,54 @@ def smallest(
         measure: Returns the accuracies of networks with the given budgets.
         at_least: The accuracy to reach.
         together: The number of networks that train as fast as one.
+        ahead: The number of budgets that a bisection measures at once. It then takes fewer rounds,
+            and the result is the same.
 
     >>> smallest([100, 50, 25, 12], lambda each: [b / 50 for b in each], 0.5, together=1)
     (25, {50: 1.0, 25: 0.5, 12: 0.24})
     """
-    found: dict[int, float] = {}
+    measured: dict[int, float] = {}
 
-    def tried(budgets: list[int]) -> list[bool]:
-        fresh = [budget for budget in budgets if budget not in found]
-        for i in range(0, len(fresh), together):
-            part = fresh[i : i + together]
-            found.update(zip(part, measure(part), strict=True))
-        return [found[budget] >= at_least for budget in budgets]
+    def measure_all(budgets: Sequence[int]) -> None:
+        fresh = [budget for budget in budgets if budget not in measured]
+        size = max(together, ahead)
+        for i in range(0, len(fresh), size):
+            part = fresh[i : i + size]
+            measured.update(zip(part, measure(part), strict=True))
 
     if together >= len(rungs):
-        holds = [budget for budget, held in zip(rungs, tried(list(rungs)), strict=True) if held]
-        return (min(holds) if holds else None), found
+        measure_all(rungs)
+        holds = [budget for budget in rungs if measured[budget] >= at_least]
+        return (min(holds) if holds else None), measured
+    found: dict[int, float] = {}
     low, high = -1, len(rungs)  # rungs[low] holds, rungs[high] does not
     while high - low > 1:
         middle = (low + high) // 2
-        if tried([rungs[middle]])[0]:
+        if rungs[middle] not in measured:
+            measure_all([rungs[place] for place in _next(low, high, ahead)])
+        found[rungs[middle]] = measured[rungs[middle]]
+        if found[rungs[middle]] >= at_least:
             low = middle
         else:
             high = middle
     return (rungs[low] if low >= 0 else None), found
+
+
+def _next(low: int, high: int, most: int) -> list[int]:
+    """Return the places that a bisection between two places visits next, whatever it finds.
+
+    >>> _next(-1, 8, 1), _next(-1, 8, 3)
+    ([3], [3, 1, 5])
+    """
+    found: list[int] = []
+    waiting = [(low, high)]
+    while waiting and len(found) < most:
+        low, high = waiting.pop(0)
+        if high - low > 1:
+            middle = (low + high) // 2
+            found.append(middle)
+            waiting += [(low, middle), (middle, high)]
+    return found
 
 
 def held_out(labels: Indices, chosen: Indices, seed: int) -> tuple[Indices, Indices]:
@@ -269,6 +301,7 @@ def shrink(
     folder: str | PathLike[str] | None = None,
     about: Mapping[str, Any] | None = None,
     watch: Watch | None = None,
+    runner: Runner | None = None,
 ) -> Outcome:
     """Train, prune gradually and fine-tune a network on a fold.
 
@@ -292,6 +325,8 @@ def shrink(
             killed, with the same result.
         about: Further facts for the history, which must be the same in order to continue.
         watch: Called after every epoch with the phase's name and its training.
+        runner: Where the networks of a search are made, such as
+            `trellis.integrations.ray.Cluster` (default: here, one after another).
 
     Returns:
         The dense and the small recognizer.
@@ -306,6 +341,13 @@ def shrink(
             f"connections) and at_least (an accuracy, such as 0.9); got "
             f"sparsity={sparsity!r}, keep={keep!r}, at_least={at_least!r}"
         )
+    if runner is not None and folder is None:
+        with tempfile.TemporaryDirectory() as scratch:  # what workers return is put there
+            return shrink(
+                recognizer, data, fold, course, sparsity=sparsity, keep=keep, at_least=at_least,
+                seed=seed, device=device, precision=precision, folder=scratch, about=about,
+                watch=watch, runner=runner,
+            )  # fmt: skip
     at_least = None if at_least is None else accuracy_of(at_least)
     seed, device, place = seed_of(seed), device_of(device), folder_of(folder)
     for part, some in (("train", fold.train), ("test", fold.test)):
@@ -341,7 +383,8 @@ def shrink(
         )  # mirrored or not, as decided for all training recordings
         learn, judge = held_out(labels, fold.train, seed)
         trial = maker(learn, alike, "search: ")
-        target, curve, met = _searched(trial, data, labels, judge, at_least, least, seed)
+        with _rungs(trial, runner, seed) as rungs:
+            target, curve, met = _searched(rungs, data, labels, judge, at_least, least)
     dense, small = _made(whole, target, seed)
     [kept] = small.kept
     loss = float(losses(whole.forward, small.weights, whole.x, whole.y))
@@ -394,37 +437,112 @@ def _made(maker: Maker, target: int, seed: int) -> tuple[Weights, Small]:
     return dense, maker.shrink(dense, [seed], [target])
 
 
+class _Rungs:
+    """Make the networks of a search, here or with a runner.
+
+    A worker makes a network in a scratch folder, and returns its checkpoints. This process puts
+    them into the run's folder, and continues from them: they are at the end of their phases.
+    """
+
+    def __init__(self, trial: Maker, seed: int, cells: Cells | None, together: int) -> None:
+        self.trial, self.seed, self.cells, self.together = trial, seed, cells, together
+        self.dense = trial.train([seed])
+        self.kept: dict[int, int] = {}
+        self._shared: dict[str, Any] = {}
+
+    def made(self, budgets: list[int]) -> Small:
+        """Return networks with these budgets."""
+        if self.cells is None:
+            name = f"{budgets[0]}-{budgets[-1]}" if len(budgets) > 1 else str(budgets[0])
+            small = self.trial.shrink(self.dense, [self.seed], budgets, name=name)
+        else:
+            self._begun_elsewhere(self.cells, budgets)
+            small = Small.joined([
+                self.trial.shrink(self.dense, [self.seed], [budget], name=str(budget))
+                for budget in budgets
+            ])  # fmt: skip
+        self.kept.update(zip(budgets, small.kept, strict=True))
+        return small
+
+    def _begun_elsewhere(self, cells: Cells, budgets: list[int]) -> None:
+        folder = self.trial.folder
+        assert folder is not None
+        waiting = [budget for budget in budgets if not self.trial.file(f"tuning {budget}").exists()]
+        self.trial.begin(self.dense, [self.seed], waiting)
+        for path in self.trial.begun():
+            if path.name not in self._shared:
+                self._shared[path.name] = cells.share(np.fromfile(path, np.uint8))
+        names = list(self._shared)
+        handles = [self._shared[name] for name in names]
+        begun = [cells.submit((budget, self.seed, names), *handles) for budget in waiting]
+        for future in as_completed(begun):
+            for name, content in future.result().items():
+                with replacing(folder / name) as [draft]:
+                    content.tofile(draft)
+
+
+class RungCell:
+    """Make networks of a search in a worker."""
+
+    def __init__(self, known: Mapping[str, str], *given: Any, **options: Any) -> None:
+        check_versions(known)
+        self.given, self.options = given, options
+
+    def __call__(
+        self, job: tuple[int, int, Sequence[str]], *files: NDArray[np.uint8]
+    ) -> dict[str, NDArray[np.uint8]]:
+        """Return the checkpoints of a network, by name; ``files`` are those that it begins with."""
+        budget, seed, names = job
+        with tempfile.TemporaryDirectory() as path:
+            folder = Path(path)
+            for name, content in zip(names, files, strict=True):
+                content.tofile(folder / name)
+            maker = Maker(*self.given, folder=folder, **self.options)
+            maker.shrink(maker.train([seed]), [seed], [budget], name=str(budget))
+            made = [each for each in folder.iterdir() if each.name not in names]
+            return {each.name: np.fromfile(each, np.uint8) for each in made}
+
+
+@contextmanager
+def _rungs(trial: Maker, runner: Runner | None, seed: int) -> Iterator[_Rungs]:
+    if runner is None:
+        yield _Rungs(trial, seed, None, 1)
+        return
+    start = partial(
+        RungCell, device=trial.device.type, precision=trial.precision, about=trial.given,
+        called=trial.called,
+    )  # fmt: skip
+    recognizer = replace(trial.recognizer, model=deepcopy(trial.recognizer.model).cpu())
+    given = (versions(), recognizer, trial.x.cpu(), trial.y.cpu(), trial.asked)
+    with runner.cells(start, *given) as cells:
+        yield _Rungs(trial, seed, cells, runner.together)
+
+
 def _searched(
-    trial: Maker,
+    rungs: _Rungs,
     data: Skeletons,
     labels: Indices,
     judge: Indices,
     at_least: float,
     least: int,
-    seed: int,
 ) -> tuple[int, tuple[Point, ...], bool]:
     """Return the smallest budget that reaches an accuracy, all networks, and whether it does.
 
     If no network reaches it, the budget is that of the most accurate one.
     """
-    dense = trial.train([seed])
+    trial = rungs.trial
     places = trial.recognizer.places([data.sequences[i] for i in judge])
     x = torch.from_numpy(places).to(trial.device)
     y = torch.from_numpy(labels[judge]).to(trial.device)
 
-    kept: dict[int, int] = {}
-
     def measure(budgets: list[int]) -> list[float]:
-        name = f"{budgets[0]}-{budgets[-1]}" if len(budgets) > 1 else str(budgets[0])
-        small = trial.shrink(dense, [seed], budgets, name=name)
-        kept.update(zip(budgets, small.kept, strict=True))
-        return _shares_right(trial.forward, small.weights, x, y)
+        return _shares_right(trial.forward, rungs.made(budgets).weights, x, y)
 
-    rungs = ladder(trial.connections, least)
+    total = trial.connections
     together = _TOGETHER[trial.device.type]
-    target, found = smallest(rungs, measure, at_least, together)
+    target, found = smallest(ladder(total, least), measure, at_least, together, rungs.together)
     curve = tuple(
-        Point(budget, kept[budget], trial.connections, found[budget])
+        Point(budget, rungs.kept[budget], total, found[budget])
         for budget in sorted(found, reverse=True)
     )
     if target is not None:

@@ -126,6 +126,7 @@ _READS_UNITS = "dense.weight"  # the GCN's parameter that reads the units of the
 # Every phase has a seed of its own: the network's seed plus _APART divided by one of these numbers
 # (pruning, fine-tuning).
 _APART = 1_000_003
+_MOST_PARTS = 100  # of a phase
 _FIRST, _DISTILLED, _FURTHER = (2, 3), (5, 9), (11, 13)
 
 
@@ -164,6 +165,7 @@ class Maker:
         called: str = "",
     ) -> None:
         self.recognizer, self.course = recognizer, course.suited(len(x))
+        self.asked, self.given = course, dict(about or {})
         self.mirror: Mirror | None = None
         variants = course.augmentation
         if course.mirror and variants is not None and variants.mirror == 0:
@@ -264,6 +266,26 @@ class Maker:
             order += mine
         back = sorted(range(len(order)), key=order.__getitem__)
         return found[0] if len(found) == 1 else Small.joined(found).of(back)
+
+    def begin(self, dense: Weights, seeds: Sequence[int], targets: Sequence[int]) -> None:
+        """Make the networks that those with ``targets`` connections start or learn from."""
+        for kind in sorted({self._kind(target) for target in targets}):
+            self._begun(dense, seeds, range(len(seeds)), kind)
+
+    def file(self, phase: str, part: int = 0) -> Path:
+        """Return the checkpoint of a phase (without the prefix), or of a part of it."""
+        assert self.folder is not None
+        own = f".{part}" if part else ""
+        return self.folder / f".{re.sub('[ :]+', '-', self.called + phase)}{own}.safetensors"
+
+    def begun(self) -> list[Path]:
+        """Return the checkpoints of the phases that other networks start or learn from."""
+        phases = ["training"]
+        for kept, *_ in self._made:
+            name = "teacher" if kept == self.hundredth else f"to {kept}"
+            phases += [f"pruning {name}", f"tuning {name}"]
+        files = (self.file(phase, part) for phase in phases for part in range(_MOST_PARTS))
+        return [path for path in files if path.exists()]
 
     def _kind(self, target: int) -> Kind:
         course, total = self.course, self.connections
@@ -395,11 +417,8 @@ class Maker:
 
     def _run(self, phase: str, training: Training, until: int | None = None, part: int = 0) -> None:
         """Train, with one checkpoint for each ``part`` of a phase."""
-        path = None
+        path = None if self.folder is None else self.file(phase, part)
         phase = self.called + phase
-        if self.folder is not None:
-            own = f".{part}" if part else ""
-            path = self.folder / f".{re.sub('[ :]+', '-', phase)}{own}.safetensors"
         watch = self.watch
         try:
             seconds = run(
