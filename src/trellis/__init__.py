@@ -35,6 +35,7 @@ if _TYPE_CHECKING:
     from .saving import load, save
     from .training.pruner import Pruner
     from .training.schedule import Schedule
+    from .training.shrink import Shrunk, shrink
 
 # The public names. Everything else in this package may change in any release.
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "Pruner",
     "Runtime",
     "Schedule",
+    "Shrunk",
     "Trellis",
     "TrellisError",
     "audit",
@@ -61,6 +63,7 @@ __all__ = [
     "register_method",
     "rule",
     "save",
+    "shrink",
     "skeleton",
     "trace",
     "training",
@@ -77,6 +80,7 @@ __getattr__, __dir__ = _lazy(
         "Pruner": ".training.pruner",
         "Runtime": ".deploy.runtime",
         "Schedule": ".training.schedule",
+        "Shrunk": ".training.shrink",
         "Trellis": ".graph",
         "TrellisError": ".errors",
         "audit": ".paths.audit",
@@ -93,6 +97,7 @@ __getattr__, __dir__ = _lazy(
         "register_method": ".methods.method",
         "rule": ".graph",
         "save": ".saving",
+        "shrink": ".training.shrink",
         "skeleton": "",
         "trace": ".graph",
         "training": "",

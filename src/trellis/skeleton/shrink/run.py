@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from contextlib import contextmanager
 from copy import deepcopy
@@ -33,6 +33,7 @@ from ...schema import CheckpointHeader, fitted, parsed
 from ...training import Forward, Weights, losses, predictions, unstack
 from ...training.checkpoint import HEADER, OtherSettings, check_versions, hardware, versions
 from ...training.schedule import differing
+from ...training.search import ladder, smallest
 from ..data.dataset import Fold, Indices, Skeletons
 from ..model.fitting import metrics
 from ..model.gcn import GCN
@@ -127,7 +128,6 @@ def check_begun(folder: Path, about: Mapping[str, Any]) -> None:
             raise OtherSettings(path, differs)
 
 
-_STEPS = 4  # budgets of a search for every factor of ten
 _SHARE = 4  # one recording of _SHARE is held out
 
 
@@ -155,83 +155,6 @@ class Point:
             "kept": self.kept,
             "validation_top1": self.accuracy,
         }
-
-
-def ladder(total: int, least: int) -> list[int]:
-    """Return the budgets of a search, from ``total`` down to ``least``: four per factor of ten.
-
-    >>> ladder(1000, 90)
-    [1000, 562, 316, 177, 100]
-    """
-    count = math.floor(math.log10(total / least) * _STEPS + 1e-9) + 1
-    return [math.floor(total / 10 ** (i / _STEPS)) for i in range(count)]
-
-
-def smallest(
-    rungs: Sequence[int],
-    measure: Callable[[list[int]], list[float]],
-    at_least: float,
-    together: int,
-    ahead: int = 1,
-) -> tuple[int | None, dict[int, float]]:
-    """Return the smallest budget that reaches an accuracy, and all accuracies that decided it.
-
-    If all budgets can be measured together, they are, and the smallest that reaches the accuracy is
-    taken. Otherwise the search is a bisection, which assumes that larger networks are not worse.
-
-    Args:
-        rungs: Budgets, largest first.
-        measure: Returns the accuracies of networks with the given budgets.
-        at_least: The accuracy to reach.
-        together: The number of networks that train as fast as one.
-        ahead: The number of budgets that a bisection measures at once. It then takes fewer rounds,
-            and the result is the same.
-
-    >>> smallest([100, 50, 25, 12], lambda each: [b / 50 for b in each], 0.5, together=1)
-    (25, {50: 1.0, 25: 0.5, 12: 0.24})
-    """
-    measured: dict[int, float] = {}
-
-    def measure_all(budgets: Sequence[int]) -> None:
-        fresh = [budget for budget in budgets if budget not in measured]
-        size = max(together, ahead)
-        for i in range(0, len(fresh), size):
-            part = fresh[i : i + size]
-            measured.update(zip(part, measure(part), strict=True))
-
-    if together >= len(rungs):
-        measure_all(rungs)
-        holds = [budget for budget in rungs if measured[budget] >= at_least]
-        return (min(holds) if holds else None), measured
-    found: dict[int, float] = {}
-    low, high = -1, len(rungs)  # rungs[low] holds, rungs[high] does not
-    while high - low > 1:
-        middle = (low + high) // 2
-        if rungs[middle] not in measured:
-            measure_all([rungs[place] for place in _next(low, high, ahead)])
-        found[rungs[middle]] = measured[rungs[middle]]
-        if found[rungs[middle]] >= at_least:
-            low = middle
-        else:
-            high = middle
-    return (rungs[low] if low >= 0 else None), found
-
-
-def _next(low: int, high: int, most: int) -> list[int]:
-    """Return the places that a bisection between two places visits next, whatever it finds.
-
-    >>> _next(-1, 8, 1), _next(-1, 8, 3)
-    ([3], [3, 1, 5])
-    """
-    found: list[int] = []
-    waiting = [(low, high)]
-    while waiting and len(found) < most:
-        low, high = waiting.pop(0)
-        if high - low > 1:
-            middle = (low + high) // 2
-            found.append(middle)
-            waiting += [(low, middle), (middle, high)]
-    return found
 
 
 def held_out(labels: Indices, chosen: Indices, seed: int) -> tuple[Indices, Indices]:

@@ -1,0 +1,168 @@
+"""The phases of a run: dense training, gradual pruning and fine-tuning, and their learning rate."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+from ...errors import TrellisError
+from ..schedule import CURVES, Schedule
+
+# Below a hundredth of the connections, a network is first pruned and fine-tuned at a hundredth;
+# below a thousandth, at a thousandth as well.
+WAYPOINTS = (100, 1000)
+
+
+def waypoints(keep: int, total: int) -> list[int]:
+    """Return the budgets at which a network is fine-tuned before it is pruned to ``keep``.
+
+    >>> waypoints(50_000, 1_000_000), waypoints(5_000, 1_000_000), waypoints(500, 1_000_000)
+    ([], [10000], [10000, 1000])
+    """
+    return [total // share for share in WAYPOINTS if total // share > keep]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a run.
+
+    Args:
+        name: Its name in logs and in the history.
+        kind: "dense", "prune" or "tune".
+        steps: The number of optimizer steps.
+        keep: The budget at its end; None for all connections.
+        begin: The budget at its begin; None for all connections.
+    """
+
+    name: str
+    kind: str
+    steps: int
+    keep: int | None = None
+    begin: int | None = None
+
+
+@dataclass(frozen=True)
+class Course:
+    """The settings of a run that do not depend on the model.
+
+    Args:
+        split: The shares of the steps for dense training, pruning and fine-tuning.
+        curve: Curve of the pruning schedule (`trellis.Schedule`).
+        updates: Mask updates in each pruning phase, at most.
+        distill: Share of the loss that compares outputs with the teacher's, from 0 to 1.
+        temperature: Of the softmax in that loss.
+        waypoint: Whether networks below 1 % are fine-tuned on the way.
+
+    Raises:
+        TrellisError: A setting is out of range.
+    """
+
+    split: tuple[float, float, float] = (0.3, 0.4, 0.3)
+    curve: str = "cubic"
+    updates: int = 50
+    distill: float = 0.5
+    temperature: float = 2.0
+    waypoint: bool = True
+
+    def __post_init__(self) -> None:
+        given = self.split
+        fits = isinstance(given, Sequence) and len(given) == 3 and all(map(_is_number, given))
+        if not fits or min(given) < 0 or not 0 < sum(given) < math.inf or not given[1] > 0:
+            raise TrellisError(
+                "expected split to be three shares of the steps, for dense training, pruning and "
+                f"fine-tuning, such as (0.3, 0.4, 0.3), got {given!r:.80}"
+            )
+        object.__setattr__(self, "split", tuple(each / sum(given) for each in given))
+        if self.curve not in CURVES or self.curve == "one-shot":
+            known = ", ".join(sorted(CURVES.keys() - {"one-shot"}))
+            raise TrellisError(f"unknown curve {self.curve!r}; known: {known}")
+        if not isinstance(self.updates, int) or isinstance(self.updates, bool) or self.updates < 1:
+            raise TrellisError(f"expected updates to be at least 1, got {self.updates!r}")
+        if not _is_number(self.distill) or not 0 <= self.distill <= 1:
+            raise TrellisError(f"expected 0 <= distill <= 1, got distill={self.distill!r}")
+        if not _is_number(self.temperature) or not 1e-3 <= self.temperature <= 1e3:
+            raise TrellisError(
+                f"expected a temperature from 0.001 to 1,000, got {self.temperature!r}"
+            )
+
+    def phases(
+        self, steps: int, keep: int | None, total: int, *, trained: bool = False
+    ) -> list[Phase]:
+        """Return the phases of ``steps`` steps down to ``keep`` of ``total`` connections.
+
+        A trained model is not trained further before it is pruned. Without ``keep`` there is only
+        the dense phase.
+
+        >>> for phase in Course().phases(1000, 50, 10_000):
+        ...     print(phase.name, phase.steps, phase.keep)
+        dense 300 None
+        prune to 100 200 100
+        tune at 100 150 100
+        prune 200 50
+        tune 150 50
+        """
+        first = 0 if trained else round(steps * self.split[0])
+        found = [Phase("dense", "dense", first)] if first else []
+        if keep is None:
+            return found
+        stops = [*(waypoints(keep, total) if self.waypoint else ()), keep]
+        stops = stops[-max(1, min(len(stops), (steps - first) // 2)) :]
+        share = self.split[1] / (self.split[1] + self.split[2])
+        begin: int | None = None
+        done = first
+        for number, stop in enumerate(stops, 1):
+            end = first + (steps - first) * number // len(stops)
+            prune = max(round((end - done) * share), 1)
+            last = number == len(stops)
+            told = ("prune", "tune") if last else (f"prune to {stop:,}", f"tune at {stop:,}")
+            found.append(Phase(told[0], "prune", prune, stop, begin))
+            if end - done > prune:
+                found.append(Phase(told[1], "tune", end - done - prune, stop, stop))
+            begin, done = stop, end
+        return found
+
+    def schedule(self, phase: Phase, total: int) -> Schedule:
+        """Return the schedule of a pruning phase, in its own steps."""
+        initial = 0.0 if phase.begin is None else 1 - phase.begin / total
+        every = max(math.ceil(phase.steps / self.updates), 1)
+        return Schedule(
+            self.curve, end=phase.steps, every=min(every, phase.steps), initial_sparsity=initial
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all settings as JSON can hold them."""
+        return dataclasses.asdict(self) | {"split": list(self.split)}
+
+
+_WARM = 0.05  # share of a dense phase in which the rate rises
+_LOW = 0.05  # of the highest rate, at the end of the dense phase
+
+
+def rate_factor(phase: Phase, step: int) -> float:
+    """Return the learning rate before step ``step`` (from 0) of a phase, as a share of the highest.
+
+    Dense training warms up and falls along a cosine. Pruning rises again at its begin and
+    stays. Fine-tuning falls along a cosine to 0.
+
+    >>> phase = Phase("tune", "tune", 4)
+    >>> [round(rate_factor(phase, step), 2) for step in range(4)]
+    [1.0, 0.85, 0.5, 0.15]
+    """
+    done = step / phase.steps
+    if phase.kind == "dense":
+        warm = max(round(_WARM * phase.steps), 1)
+        if step < warm:
+            return (step + 1) / (warm + 1)
+        return _LOW + (1 - _LOW) * 0.5 * (1 + math.cos(math.pi * done))
+    if phase.kind == "prune":
+        warm = max(round(_WARM * phase.steps), 1)
+        return _LOW + (1 - _LOW) * min((step + 1) / (warm + 1), 1.0)
+    return 0.5 * (1 + math.cos(math.pi * done))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -1,0 +1,69 @@
+"""What `trellis.shrink` returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from ...masks import Masks
+from ...paths.audit import Audit
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A network of a search.
+
+    Args:
+        budget: The budget.
+        kept: The connections kept.
+        total: The connections of the dense network.
+        score: The score on the validation data; -inf if no network of this size is consistent.
+    """
+
+    budget: int
+    kept: int
+    total: int
+    score: float
+
+
+@dataclass(frozen=True, eq=False)
+class Shrunk:
+    """The result of `trellis.shrink`.
+
+    Attributes:
+        model: The small model: the one that was given, trained and masked in place.
+        masks: What it keeps.
+        audit: The count of live connections.
+        history: One dictionary for about every hundredth of the run, with ``step``, ``phase``,
+            ``loss`` (the mean since the last row), ``kept`` and ``score`` (on the validation data;
+            None where it was not measured).
+        score: The score of the small model; None without validation data.
+        dense_score: The score before pruning; None without validation data.
+        search: The networks that ``at_least`` tried, largest first.
+        met: Whether the search held the score; None without a search.
+        seconds: The time that training took.
+    """
+
+    model: nn.Module
+    masks: Masks
+    audit: Audit
+    history: list[dict[str, Any]]
+    score: float | None = None
+    dense_score: float | None = None
+    search: tuple[Point, ...] = ()
+    met: bool | None = None
+    seconds: float = 0.0
+
+    def __repr__(self) -> str:
+        kept, total = self.masks.kept, self.masks.total
+        share = f"{100 * (1 - kept / total):.5g} % pruned"
+        live = f"{100 * self.audit.live_fraction:.4g} % of them live"
+        scores = ""
+        if self.score is not None:
+            before = (
+                "" if self.dense_score is None else f" (before pruning: {self.dense_score:.4g})"
+            )
+            scores = f", score {self.score:.4g}{before}"
+        return f"Shrunk: {kept:,} of {total:,} connections kept ({share}), {live}{scores}"
