@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.skeleton.small import DATA, FOLD, course, made, same
 from trellis.errors import TrellisError
-from trellis.skeleton.shrink.run import held_out, ladder, smallest
+from trellis.skeleton.shrink.run import held_out
+from trellis.training.search import ladder, smallest
 
 
 def test_a_search_never_looks_at_test_recordings() -> None:

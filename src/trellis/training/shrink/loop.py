@@ -301,8 +301,9 @@ class Run:
     def _seed_epoch(self) -> None:
         seed = (self.setup.seed + 1_000_003 * (self.epoch + 1)) % 2**63
         seed_everything(seed)
-        loader: Any = self.setup.loader
-        for part in (loader, getattr(loader, "sampler", None)):
+        loader = self.setup.loader
+        parts: list[Any] = [loader, getattr(loader, "sampler", None)]
+        for part in parts:
             generator = getattr(part, "generator", None)
             if isinstance(generator, torch.Generator):
                 generator.manual_seed(seed)
