@@ -250,7 +250,7 @@ class Run:
             return
         if self.distills and (self.teacher is None or self._larger(phase)):
             self._teach(plain_state(self.model))
-        self.pruner = self._pruner(phase, self.net)
+        self.pruner = self._pruner(phase)
         estimate_batch_norm(self.model, self.setup)
 
     def _larger(self, phase: Phase) -> bool:
@@ -264,9 +264,10 @@ class Run:
         self.shell.load_state_dict(state)
         self.teacher = self.shell
 
-    def _pruner(self, phase: Phase, net: Trellis) -> Pruner:
-        schedule = self.setup.course.schedule(phase, net.total)
-        return Pruner(net, keep=phase.keep, schedule=schedule, **self.setup.pruning)
+    def _pruner(self, phase: Phase, state: Mapping[str, Any] | None = None) -> Pruner:
+        schedule = self.setup.course.schedule(phase, self.net.total)
+        options = self.setup.pruning
+        return Pruner(self.net, keep=phase.keep, schedule=schedule, state=state, **options)
 
     def _note(self, phase: Phase, loss: Tensor) -> None:
         """Add a row to the history if that is due, and show progress."""
@@ -347,9 +348,7 @@ class Run:
         self.current = state["phase"]
         if state["pruner"] is not None:
             of = max(i for i in range(self.current + 1) if self.phases[i].kind == "prune")
-            without_zeros(self.model, self.setup.seed)
-            self.pruner = self._pruner(self.phases[of], self.net)
-            self.pruner.load_state_dict(state["pruner"])
+            self.pruner = self._pruner(self.phases[of], state["pruner"])
         self.model.load_state_dict(state["model"])
         if state["teacher"] is not None:
             if self.shell is None:  # a teacher from outside was replaced
@@ -370,11 +369,9 @@ class Run:
 
 def plain_state(model: nn.Module) -> dict[str, Tensor]:
     """Return a copy of a model's state without masks: pruned weights are 0."""
-    masked = any(isinstance(module, Mask) for module in model.modules())
-    state = masks_of(model).plain_state_dict(model) if masked else model.state_dict()
     return {
         name: value.detach().clone() if isinstance(value, Tensor) else value
-        for name, value in state.items()
+        for name, value in model.state_dict().items()
     }
 
 
