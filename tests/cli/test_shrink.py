@@ -16,8 +16,8 @@ from tests.cli.arms import SMALL, SOURCE
 from tests.cli.conftest import Run
 from tests.cli.shell import shell
 from tests.skeleton.moving import arms, write_npz
+from trellis import masks_of
 from trellis.errors import TrellisError
-from trellis.masks import masks_of
 from trellis.skeleton import Recognizer, load_dataset
 from trellis.skeleton.shrink import Outcome
 from trellis.skeleton.shrink import run as running
@@ -41,7 +41,7 @@ def test_a_folder_with_a_small_and_a_dense_model_and_a_report(run: Run, tmp_path
     for text in ("dense", "small", f"{total:,}", f"{total // 10:,}", "90", "36", "report.html"):
         assert text in ran.out
     phases = [line.partition(":")[0] for line in ran.err.splitlines()]
-    assert phases == ["training", "pruning", "tuning"]
+    assert list(dict.fromkeys(phases)) == ["training", "pruning", "tuning"]  # more if it is slow
     again = run("evaluate", str(folder / "model"), "--data", SOURCE, "--json")
     assert again.json["top1"] == small.history[-1]["metrics"]["top1"]
     assert (small.basis, small.normalization.frame) == ("cosines", "camera") == (

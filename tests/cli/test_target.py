@@ -26,6 +26,7 @@ def test_a_function_a_class_and_a_module_are_models(path: str) -> None:
         ("models:", "names no model"),
         (":mlp", "names no model"),
         ("../models.py:mlp", "names no model"),
+        ("trained.pt", "give the file as --weights"),
         ("nowhere.models:mlp", "module 'nowhere' not found"),
         ("tests.cli.nothing:mlp", "module 'tests.cli.nothing' not found"),
         ("tests.cli.models:mpl", "module 'tests.cli.models' has no attribute 'mpl'; it has"),

@@ -119,6 +119,11 @@ def load_model(target: str) -> nn.Module:
     """
     module, colon, path = target.partition(":")
     if not (colon and path and module) or not all(map(str.isidentifier, module.split("."))):
+        if Path(target).suffix.lower() in (*_PICKLES, ".safetensors"):
+            raise TrellisError(
+                f"expected a model, got the weights file {target!r}; name the function that makes "
+                "the model, such as shop.models:detector, and give the file as --weights"
+            )
         raise TrellisError(
             f"{target!r} names no model: write package.module:factory, such as "
             "shop.models:detector, or the folder of a saved one"
