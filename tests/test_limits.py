@@ -17,7 +17,7 @@ from trellis.deploy.format.encoding import MOST_BYTES, decoded
 from trellis.errors import TrellisError
 from trellis.limits import LARGEST, LARGEST_TEXT, check_count
 from trellis.paper import Settings
-from trellis.skeleton.data.representation import chunked
+from trellis.skeleton import chunked
 from trellis.training import recipe_named
 
 ABSURD = 1_000_000_000

@@ -13,10 +13,7 @@ import torch
 
 import trellis
 from tests.cli.conftest import Run
-from trellis.skeleton import GCN, Recognizer
-from trellis.skeleton.data.layouts import Layout
-from trellis.skeleton.data.normalization import Normalization
-from trellis.skeleton.data.representation import Channels
+from trellis.skeleton import GCN, Channels, Layout, Normalization, Recognizer
 
 pytest.importorskip("onnxscript", reason="needs onnx: pip install 'trellis-prune[onnx]'")
 runtime: Any = pytest.importorskip("onnxruntime", reason="needs onnxruntime")

@@ -18,8 +18,7 @@ from tests.deploy.wasm.node import under_node
 from trellis import skeleton
 from trellis.deploy.wasm import build
 from trellis.deploy.wasm.build import toolchain
-from trellis.skeleton import GCN, Recognizer, read_recording
-from trellis.skeleton.data.normalization import Normalization
+from trellis.skeleton import GCN, Normalization, Recognizer, read_recording
 
 FILES = ["README.md", "index.html", "model.mjs", "model.wasm"]
 

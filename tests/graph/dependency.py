@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from trellis import Trellis, trace
 from trellis.graph.steps import Source, Step
-from trellis.graph.trellis import Trellis, trace
 from trellis.paths.liveness import propagate
 from trellis.paths.propagate import backward
 

@@ -12,10 +12,8 @@ from torch.nn.utils import prune as torch_prune
 import trellis
 from tests.oracle.autograd import live_by_autograd
 from tests.zoo import ZOO
+from trellis import audit, prune, trace
 from trellis.errors import TrellisError
-from trellis.graph.trellis import trace
-from trellis.methods.prune import prune
-from trellis.paths.audit import audit
 
 
 def dense(**options: Any) -> nn.Sequential:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tests.oracle.autograd import live_by_autograd
 from tests.paths.traced import shapes, traced
 from tests.zoo import ZOO
-from trellis.graph.trellis import Trellis, trace
+from trellis import Trellis, trace
 from trellis.paths.liveness import ends, liveness
 from trellis.paths.scores import best_path
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tests.zoo import ZOO
+from trellis import trace
 from trellis.graph import steps as window
 from trellis.graph.steps import Gather
-from trellis.graph.trellis import trace
 
 NAMES = [
     "resnet18", "mobilenet", "densenet_block", "unet", "vit", "strided_convolution",

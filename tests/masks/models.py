@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize, prune
 from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
-from trellis.masks import Masks, plain_tensors
+from trellis import Masks
+from trellis.masks import plain_tensors
 
 
 class TinyGPT(nn.Module):

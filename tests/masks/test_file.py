@@ -17,8 +17,9 @@ from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from tests.masks.models import TinyGPT, mlp, random_masks
+from trellis import Masks
 from trellis.errors import TrellisError
-from trellis.masks import Masks, weights_hash
+from trellis.masks import weights_hash
 from trellis.masks.file import HEADER, pack, unpack
 
 shapes = st.lists(st.integers(0, 5), max_size=4).map(tuple)

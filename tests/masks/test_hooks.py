@@ -15,7 +15,7 @@ from torch.nn.utils import prune
 
 import trellis
 from tests.masks.models import TinyGPT, mlp, random_masks
-from trellis.masks import Masks
+from trellis import Masks
 
 
 def on_tensor(parameter: nn.Parameter, heard: list[str]) -> Any:

@@ -10,8 +10,9 @@ from torch import nn
 from torch.nn.utils import prune
 
 from tests.masks.models import mlp, random_masks, weight
+from trellis import Masks, masks_of
 from trellis.errors import TrellisError
-from trellis.masks import Masks, masks_of, plain_tensors
+from trellis.masks import plain_tensors
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 

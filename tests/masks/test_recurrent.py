@@ -11,7 +11,8 @@ from torch import nn
 from torch.nn.utils import prune
 
 from tests.masks.models import random_masks
-from trellis.masks import masks_of, plain
+from trellis import masks_of
+from trellis.masks import plain
 
 X = torch.linspace(-1, 1, 24).reshape(2, 4, 3)
 

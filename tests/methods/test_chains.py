@@ -12,8 +12,8 @@ from torch import nn
 
 from tests.zoo import ZOO
 from tests.zoo.graph import GCN, Form
+from trellis import Trellis, trace
 from trellis.errors import TrellisError
-from trellis.graph.trellis import Trellis, trace
 from trellis.methods.chains import ahead, chains, rotation
 from trellis.methods.layers import layered
 from trellis.methods.walks import Choices, Walk

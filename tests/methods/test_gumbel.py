@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.zoo import ZOO
-from trellis.graph.trellis import Trellis, trace
-from trellis.methods.prune import prune
+from trellis import Trellis, prune, trace
 from trellis.methods.saliency import perturbed
 from trellis.paths.scores import best_path
 

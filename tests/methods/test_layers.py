@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.zoo import ZOO
+from trellis import trace
 from trellis.errors import TrellisError
-from trellis.graph.trellis import trace
 from trellis.methods import layers
 from trellis.methods.layers import Layered, layered
 from trellis.paths.liveness import liveness

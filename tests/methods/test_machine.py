@@ -14,12 +14,9 @@ from tests.oracle.networks import random_network
 from tests.paths.launches import Launches
 from tests.training.networks import OPTIONS, gcn
 from tests.zoo import ZOO
-from trellis import Pruner, Schedule
+from trellis import Pruner, Schedule, Trellis, audit, prune, trace
 from trellis.errors import TrellisError
-from trellis.graph.trellis import Trellis, trace
-from trellis.methods.prune import prune
 from trellis.paths import kernels
-from trellis.paths.audit import audit
 from trellis.paths.kernels import as_on_gpu
 from trellis.skeleton import GCN
 

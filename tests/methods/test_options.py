@@ -14,12 +14,9 @@ from torch.nn.utils import prune as torch_prune
 from tests.masks.models import weight
 from tests.oracle.network import as_set
 from tests.zoo import ZOO
+from trellis import Masks, audit, prune, trace
 from trellis.errors import TrellisError
-from trellis.graph.trellis import trace
-from trellis.masks.masks import Masks
 from trellis.methods.budget import erk, lamp
-from trellis.methods.prune import prune
-from trellis.paths.audit import audit
 
 from .unmasked import unmasked
 

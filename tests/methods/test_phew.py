@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from tests.zoo import ZOO
+from trellis import trace
 from trellis.errors import TrellisError
-from trellis.graph.trellis import trace
 from trellis.methods.layers import layered
 from trellis.methods.phew import Wander, phew
 from trellis.paths.liveness import liveness

@@ -13,11 +13,8 @@ from tests.oracle.brute import consistent, feasible_budgets, outputs_reached
 from tests.oracle.network import as_set
 from tests.oracle.networks import KINDS, random_network
 from tests.zoo import ZOO
+from trellis import Masks, Trellis, audit, prune, trace
 from trellis.errors import TrellisError
-from trellis.graph.trellis import Trellis, trace
-from trellis.masks.masks import Masks
-from trellis.methods.prune import prune
-from trellis.paths.audit import audit
 
 from .unmasked import unmasked
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from tests.zoo import ZOO
-from trellis.graph.trellis import trace
+from trellis import trace
 from trellis.methods import chains as surrogate
 from trellis.methods.chains import ahead
 from trellis.methods.layers import Floats, Layered, layered

@@ -13,8 +13,7 @@ import trellis
 from tests.zoo import ZOO, bare
 from tests.zoo.graph import gcn
 from tests.zoo.plain import lenet, mlp
-from trellis.masks.masks import Masks
-from trellis.paths.audit import Audit, audit
+from trellis import Audit, Masks, audit
 
 
 def by_hand() -> nn.Sequential:

@@ -5,7 +5,7 @@ import torch
 
 from tests.oracle.networks import KINDS, random_network
 from tests.paths.elsewhere import DEVICE, Elsewhere
-from trellis.graph.trellis import trace
+from trellis import trace
 from trellis.methods.synflow import synflow
 from trellis.paths.scores import Witness, path_sum
 

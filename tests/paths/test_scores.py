@@ -15,7 +15,7 @@ from tests.oracle.networks import KINDS, networks, random_network
 from tests.oracle.paths import viterbi
 from tests.oracle.scalar import Connection
 from tests.zoo import ZOO
-from trellis.graph.trellis import Trellis, trace
+from trellis import Trellis, trace
 from trellis.methods.budget import Ranking
 from trellis.paths import kernels, scores
 from trellis.paths.algebra import MaxTimes

@@ -12,7 +12,7 @@ from tests.oracle.gathered import Gathered
 from tests.oracle.network import Network, as_set, random_mask
 from tests.oracle.networks import KINDS, random_network
 from tests.oracle.scalar import Connection
-from trellis.graph.trellis import Trellis, trace
+from trellis import Trellis, trace
 from trellis.paths.kernels import Places
 from trellis.paths.liveness import liveness
 

@@ -8,10 +8,8 @@ import torch
 from torch import Tensor
 
 from tests.zoo import ZOO
+from trellis import Masks, Trellis, prune, trace
 from trellis.errors import TrellisError
-from trellis.graph.trellis import Trellis, trace
-from trellis.masks.masks import Masks
-from trellis.methods.prune import prune
 
 
 @cache

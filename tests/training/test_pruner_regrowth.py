@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import trellis
-from trellis import Pruner, Schedule
-from trellis.masks.masks import Masks
+from trellis import Masks, Pruner, Schedule
 from trellis.training.pruner import Renewal
 from trellis.training.regrowth import ProbedMask, returning
 from trellis.training.schedule import Plan

@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 import trellis
 from tests.deploy.tools import SANITIZED, compiled, ran, tool
 from trellis.deploy.recording import Recording
-from trellis.skeleton import GCN, Recognizer
-from trellis.skeleton.data.layouts import Layout
-from trellis.skeleton.data.normalization import Normalization
+from trellis.skeleton import GCN, Layout, Normalization, Recognizer
 
 ARM = Layout("arm", ("shoulder", "left hand", "elbow"), parents=(-1, 2, 0), roots=(0, 2))
 CLASSES = ('say "hi"', "point, slowly", "wave??/")  # what C would take amiss

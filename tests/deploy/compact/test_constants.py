@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import trellis
 from tests.deploy.compact.agreement import apart, outputs
-from trellis.deploy.compact import Compacted
+from trellis import Compacted
 from trellis.masks import plain_tensors
 
 

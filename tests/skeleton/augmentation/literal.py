@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trellis.skeleton import Layout
-from trellis.skeleton.data.augmentation import Augmentation, Augmenter
+from trellis.skeleton import Augmentation, Augmenter, Layout
 from trellis.skeleton.data.augmentation.plans import MIRROR, SHARE, SIZE, START, TURN, WARP
 
 Floats = NDArray[np.float64]

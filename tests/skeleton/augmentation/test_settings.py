@@ -13,7 +13,7 @@ import pytest
 
 from tests.skeleton.augmentation.literal import ALL, CPU, TORSO
 from trellis.errors import TrellisError
-from trellis.skeleton.data.augmentation import Augmentation, Augmenter
+from trellis.skeleton import Augmentation, Augmenter
 from trellis.skeleton.data.layouts import FPHA, LAYOUTS
 
 
