@@ -103,6 +103,10 @@ EXTREMES: dict[str, Case] = {  # the slope shows one winner at a time
     "max_dim": (lambda x: x.max(-1).values, [(1, 2, 4)]),
     "amax": (lambda x: x.amax((1, 2)), [(1, 2, 3)]),
     "min_dim": (lambda x: x.min(1, keepdim=True).values, [(1, 3, 2)]),
+    "grid_sample": (
+        lambda x, y: F.grid_sample(x, 2 * y - 1.2, align_corners=False),
+        [(1, 2, 2, 3), (1, 2, 1, 2)],
+    ),
     "median": (lambda x: x.median(-1).values, [(1, 2, 3)]),
     "cummax": (lambda x: x.cummax(-1).values, [(1, 2, 4)]),
     "maximum": (torch.maximum, [(1, 4), (1, 4)]),
@@ -294,4 +298,30 @@ CELLS: dict[str, Case] = {
     "lstm_no_batch": (nn.LSTM(2, 3), [(3, 2)]),
 }
 
-OPERATIONS = MOVES | SUMS | POOLS | CONVOLUTIONS | PRODUCTS | CHOICES | NORMS | CELLS
+TURN = torch.tensor([[[0.7, -0.7, 0.1], [0.6, 0.8, -0.2]]], dtype=torch.float64)
+FOURIER: dict[str, Case] = {  # of odd sizes, whose cosines are not zero
+    "fft_of_two_dims": (
+        lambda x: torch.fft.fft(torch.fft.fft(x, dim=-1), dim=-2).real, [(1, 3, 5)]),
+    "rfft_parts": (
+        lambda x: (torch.view_as_real(torch.fft.rfft(x)) * torch.tensor([1.0, 3.0])).sum(-1),
+        [(1, 2, 5)]),
+    "rfft_filter": (
+        lambda x, y: torch.fft.irfft2(torch.fft.rfft2(x) * torch.fft.rfft2(y), (3, 5)),
+        [(1, 2, 3, 5), (3, 5)]),
+    "complex": (
+        lambda x, y: (torch.fft.ifft(torch.complex(x, y), dim=1) * (1 + 2j)).imag,
+        [(1, 3, 2), (1, 3, 2)]),
+}  # fmt: skip
+SAMPLES: dict[str, Case] = {
+    "grid_sample_of_constant_places": (
+        lambda x: F.grid_sample(x, F.affine_grid(TURN, [1, 2, 3, 4], False), align_corners=False),
+        [(1, 2, 5, 4)]),
+    "grid_sample_nearest": (
+        lambda x: F.grid_sample(
+            x, F.affine_grid(TURN, [1, 1, 2, 3], False), "nearest", align_corners=False),
+        [(1, 1, 3, 4)]),
+}  # fmt: skip
+
+OPERATIONS = (
+    FOURIER | SAMPLES | MOVES | SUMS | POOLS | CONVOLUTIONS | PRODUCTS | CHOICES | NORMS | CELLS
+)

@@ -16,7 +16,8 @@ POLYNOMIAL = (
     "linear matmul mm bmm addmm baddbmm einsum conv1d conv2d conv3d conv_transpose1d "
     "conv_transpose2d conv_transpose3d batch_norm add sub rsub mul neg sum mean cumsum "
     "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d avg_pool2d "
-    "avg_pool3d upsample_nearest1d upsample_nearest2d upsample_bilinear2d upsample_linear1d"
+    "avg_pool3d upsample_nearest1d upsample_nearest2d upsample_bilinear2d upsample_linear1d "
+    "fft_fft _fft_c2c real"
 )
 WIRES = (
     "pixel_shuffle cat stack chunk split split_with_sizes unbind select slice index index_select "

@@ -110,8 +110,9 @@ AT_999 = {
     "bert_eager",
 }  # fmt: skip
 AT_99 = AT_999 | {
-    "gpt2", "gpt2_eager", "mobilenet", "mobilenet_block", "densenet_block", "multihead_attention",
-    "transformer_encoder", "highway", "lstm_stacked", "gru_stacked", "group_norm", "instance_norm",
+    "gpt2", "gpt2_eager", "llama", "mobilenet", "mobilenet_block", "densenet_block",
+    "multihead_attention", "transformer_encoder", "highway", "lstm_stacked", "gru_stacked",
+    "group_norm", "instance_norm",
     "instance_norm_remembered", "convnext_block",
 }  # fmt: skip
 

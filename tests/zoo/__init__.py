@@ -17,7 +17,7 @@ from .mobilenet import mobilenet, mobilenet_block
 from .pyg import gat_conv, gcn_conv
 from .resnet import resnet18, resnet50
 from .seeded import Example
-from .transformer import bert, gpt2, vit
+from .transformer import bert, gpt2, llama, vit
 from .unet import unet
 
 tiny_gcn = partial(graph.gcn, nodes=4, channels=3, classes=3, heads=2, filters=4)
@@ -38,6 +38,7 @@ ZOO: dict[str, Callable[[], Example]] = {
     "vit_eager": partial(vit, small=True, attention="eager"),
     "gpt2": partial(gpt2, small=True),
     "gpt2_eager": partial(gpt2, small=True, attention="eager"),
+    "llama": llama,
     "bert": partial(bert, small=True),
     "bert_eager": partial(bert, small=True, attention="eager"),
     "multihead_attention": attention.multihead_attention,
@@ -84,6 +85,7 @@ ZOO: dict[str, Callable[[], Example]] = {
     "instance_norm": norms.instance_norm,
     "instance_norm_remembered": partial(norms.instance_norm, statistics=True),
     "convnext_block": norms.convnext_block,
+    "fourier_block": norms.fourier_block,
     "wiring": wiring.wiring,
     "several": wiring.several,
     "residual": wiring.residual,

@@ -71,3 +71,26 @@ class ConvNeXt(nn.Module):
 def convnext_block() -> Example:
     """x [1, 4, 6, 6] -> [1, 4, 6, 6]."""
     return settle(ConvNeXt(4)), (torch.randn(1, 4, 6, 6),)
+
+
+class FourierBlock(nn.Module):
+    """FNet's: a Fourier transform over channels and positions mixes, a residual, a norm, layers."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, width, bias=False)
+        self.norm = nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, hidden), nn.Linear(hidden, width)
+        self.head = nn.Linear(width, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        x = self.norm(x + torch.fft.fft(torch.fft.fft(x, dim=-1), dim=-2).real)
+        x = x + self.down(torch.relu(self.up(x)))
+        return self.head(x[:, 0])
+
+
+@seeded
+def fourier_block() -> Example:
+    """x [1, 3, 4] -> [1, 3]; sizes are odd, so that no cosine is zero."""
+    return settle(FourierBlock(5, 8)), (torch.randn(1, 3, 4),)

@@ -42,6 +42,17 @@ SMALL_GPT2 = {
     "bos_token_id": 0,
     "eos_token_id": 0,
 }
+SMALL_LLAMA = {
+    "vocab_size": 50,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 16,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
 SMALL_BERT = {
     "vocab_size": 50,
     "hidden_size": 32,
@@ -75,6 +86,18 @@ def gpt2(small: bool = False, attention: Attention = "sdpa", length: int = 0) ->
     config = make(attn_implementation=attention, use_cache=False, **options)
     build: Any = transformers.GPT2LMHeadModel
     ids = torch.randint(0, config.vocab_size, (1, length or (6 if small else 128)))
+    return settle(Logits(build(config))), (ids,)
+
+
+@seeded
+def llama(small: bool = True, length: int = 5) -> Example:
+    """Llama with two query heads to a key: ids [1, length] -> [1, length, vocabulary]."""
+    import transformers
+
+    make: Any = transformers.LlamaConfig
+    config = make(use_cache=False, **(SMALL_LLAMA if small else {}))
+    build: Any = transformers.LlamaForCausalLM
+    ids = torch.randint(0, config.vocab_size, (1, length))
     return settle(Logits(build(config))), (ids,)
 
 

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, 
 from typing import Any, TextIO, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import _symbolic_trace
@@ -103,11 +103,11 @@ def on_plain(model: nn.Module, work: Callable[[nn.Module], R]) -> R:
     same time. If the copy cannot replace the model, ``work`` gets the model itself.
     """
     try:
-        with plain(model) as seen, without_cache(seen):
+        with plain(model) as seen, without_cache(seen), dense_experts(seen):
             return work(seen)
     except Entangled:
         entangle(model)
-    with plain(model) as seen, without_cache(seen):
+    with plain(model) as seen, without_cache(seen), dense_experts(seen):
         return work(seen)
 
 
@@ -137,6 +137,50 @@ def without_cache(model: nn.Module) -> Iterator[None]:
             module.__dict__["config"] = config
 
 
+# The experts of a mixture, as Hugging Face's `use_experts_implementation` describes them.
+_OF_EXPERTS = ("num_experts", "down_proj", "has_gate", "has_bias", "is_transposed", "_apply_gate")
+
+
+@contextmanager
+def dense_experts(model: nn.Module) -> Iterator[None]:
+    """Let mixtures of experts of Hugging Face compute every expert for every token meanwhile.
+
+    Which experts a token is sent to depends on values, and a graph has no such branches. The
+    experts that are not chosen get the weight 0, so the result is the same.
+    """
+    changed = []
+    try:
+        for module in model.modules():
+            if all(hasattr(module, name) for name in _OF_EXPERTS):
+                module.__dict__["forward"] = functools.partial(_every_expert, module)
+                changed.append(module)
+        yield
+    finally:
+        for module in changed:
+            module.__dict__.pop("forward", None)
+
+
+def _every_expert(experts: Any, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+    """Tokens x (T, K), the numbers of the chosen experts and their weights (T, k), to (T, K)."""
+    count = experts.num_experts
+    one_hot = chosen[..., None] == torch.arange(count, device=x.device)
+    share = (weights[..., None] * one_hot).sum(1)  # (T, experts)
+
+    def through(h: Tensor, name: str) -> Tensor:
+        weight = getattr(experts, name)  # (experts, N, K), or (experts, K, N)
+        into = "ekn" if experts.is_transposed else "enk"
+        h = torch.einsum(f"{'etk' if h.ndim == 3 else 'tk'},{into}->etn", h, weight)
+        return h + getattr(experts, f"{name}_bias")[:, None] if experts.has_bias else h
+
+    h = through(x, "gate_up_proj" if experts.has_gate else "up_proj")
+    flat = h.reshape(-1, h.shape[-1])
+    flat = experts._apply_gate(flat) if experts.has_gate else experts.act_fn(flat)
+    h = through(flat.reshape(count, -1, flat.shape[-1]), "down_proj")
+    if getattr(experts, "has_post_expert_norm", False):
+        h = experts.post_expert_norm(h.reshape(-1, h.shape[-1])).reshape(h.shape)
+    return (h * share.t()[..., None]).sum(0).to(x.dtype)
+
+
 def export(
     model: nn.Module, inputs: Inputs, dynamic_shapes: Any = None, *, of: nn.Module
 ) -> ExportedProgram:
@@ -157,6 +201,7 @@ def export(
             program = torch.export.export(
                 model, inputs.args, inputs.kwargs, dynamic_shapes=dynamic_shapes, strict=False
             )
+        _inline(program.graph_module)
     except TrellisError:
         raise
     except Exception as error:
@@ -175,6 +220,38 @@ def export(
         if ignored := [name for name, at in found if name in stray and at not in read]:
             warnings.warn(f"the model ignores the input {ignored[0]!r}: {note}", stacklevel=2)
     return program
+
+
+# What torch wraps around a graph within the graph: a part of forward() under torch.no_grad() or
+# torch.autocast (rotary embeddings have both). Inside, the operations are ordinary ones.
+_WRAPPED = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}  # arguments before the graph
+
+
+def _inline(module: fx.GraphModule) -> None:
+    """Put the operations of wrapped graphs in their place, those within them too."""
+    graph = module.graph
+    for node in list(graph.nodes):
+        place = _WRAPPED.get(getattr(node.target, "__name__", ""))
+        if node.op != "call_function" or place is None:
+            continue
+        inner = getattr(module, node.args[place].target)
+        _inline(inner)
+        holes = [n for n in inner.graph.nodes if n.op == "placeholder"]
+        given = dict(zip(holes, node.args[place + 1 :], strict=True))
+        for constant in [n for n in inner.graph.nodes if n.op == "get_attr"]:
+            name = f"{node.args[place].target}_{constant.target}"
+            setattr(module, name, getattr(inner, constant.target))
+            constant.target = name
+        with graph.inserting_before(node):
+            results = graph.graph_copy(inner.graph, given)
+        for user in list(node.users):
+            assert isinstance(results, tuple | list)
+            user.replace_all_uses_with(results[user.args[1]])
+            graph.erase_node(user)
+        held = node.args[place]
+        graph.erase_node(node)
+        if not held.users:
+            graph.erase_node(held)
 
 
 def _only_copy_fails(copied: nn.Module, inputs: Inputs, model: nn.Module) -> bool:

@@ -15,7 +15,7 @@ from ..errors import TrellisError
 from . import rules as _rules  # noqa: F401  (registers the rules)
 from .builder import Builder
 from .export import first_line
-from .registry import KEEPS, MOVES, RULES, STRAIGHT, aten, key
+from .registry import KEEPS, LOOKUPS, MOVES, RULES, STRAIGHT, aten, key
 from .steps import Signal, Weight, bent, leaves, replaced
 
 # Operations on weights alone: views and moves keep track of which entry stands where.
@@ -230,7 +230,7 @@ class Interpreter:
         Results of such inputs alone stay concrete until they are converted to floats. None for an
         embedding, where the inputs are data.
         """
-        if name == "aten::embedding":
+        if name in LOOKUPS:
             return None
         plain = replaced([args, kwargs], _index)
         if any(isinstance(v, Weight) for v in leaves(plain)):
@@ -285,7 +285,7 @@ class Interpreter:
                 f"no rule for operation {where(node)}. Teach the tracer with "
                 f"@trellis.rule(torch.ops.{name.replace('::', '.')})."
             )
-        if name != "aten::embedding":  # integer signals used as an index are structure
+        if name not in LOOKUPS:  # integer signals used as an index are structure
             places = [replaced(v, _index) if place else v for place, v in enumerate(args)]
             named = replaced(kwargs, _index)
             if any(isinstance(v, Signal) for v in leaves([places, named])):

@@ -14,6 +14,7 @@ R = TypeVar("R", bound=Rule)
 RULES: dict[str, Rule] = {}
 MOVES: set[str] = set()  # operations that only move data; of a weight, they move the positions
 STRAIGHT: set[str] = set()  # linear in each signal, or written so that `Sums` can follow
+LOOKUPS: set[str] = set()  # operations that read integer inputs as tokens, not as structure
 KEEPS: set[str] = set()  # elementwise functions that map zero to zero; positions stay
 
 

@@ -20,6 +20,7 @@ from ...graph.export import decompose, export, mutates, on_plain
 from ...graph.inputs import Inputs, as_inputs, of_tensors, one_sample, values
 from ...graph.inputs import leaves as input_leaves
 from ...graph.interpreter import Interpreter, UnknownOperation, where
+from ...graph.registry import LOOKUPS
 from ...graph.steps import Signal, Weight, leaves
 from ...graph.trellis import Trellis, assemble, current, unwrapped
 from ...masks.plain import aliases, undisturbed
@@ -144,10 +145,8 @@ class Watching(Interpreter):
     def apply(
         self, node: fx.Node, name: str, args: Any, kwargs: dict[str, Any], has_signal: bool
     ) -> Any:
-        places = list(leaves([args[1:], kwargs]))
-        if name != "aten::embedding" and any(
-            isinstance(v, Signal) and v.example is not None for v in places
-        ):
+        places = leaves([args[2 if name in LOOKUPS else 1 :], kwargs])
+        if any(isinstance(v, Signal) and v.example is not None for v in places):
             self.fixed.append(where(node))
         return super().apply(node, name, args, kwargs, has_signal)
 

@@ -119,7 +119,7 @@ class Writer:
         if parameter is None and value.driven:
             return self._settled(value)
         if parameter is None:
-            return self.constant(f"constants.{value.name}", self.cut(value.name, value.tensor))
+            return self.constant(f"constants.{value.name}_", self.cut(value.name, value.tensor))
         if parameter not in self.held:
             tensor, mask = value.tensor, self.network.kept.get(parameter)
             if mask is not None and parameter in self.pruned:
@@ -166,7 +166,7 @@ class Writer:
             return x
         if index and index == list(range(index[0], index[-1] + 1)):
             return self.call(name, "aten.slice.Tensor", x, axis, index[0], index[-1] + 1)
-        held = self.constant(f"constants.{name}", torch.tensor(index, dtype=torch.int32))
+        held = self.constant(f"constants.{name}_", torch.tensor(index, dtype=torch.int32))
         return self.call(name, "aten.index_select.default", x, axis, held)
 
     def narrowed(self, name: str, wanted: Sequence[Sequence[int] | None]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -129,3 +130,56 @@ def attention(
     elif attn_mask is not None:  # added: a constant, a learned bias or a signal
         scores = add(build, scores, attn_mask)
     return einsum(build, "...ls,...sd->...ld", [softmax(build, scores, -1), v])
+
+
+# Fourier transforms. A complex number is one unit.
+
+
+@rules_for(aten("_fft_c2c"))
+def fourier(build: Builder, x: Value, dims: Sequence[int], *args: Any) -> Signal:
+    """Each entry of the result reads all entries along ``dims``.
+
+    A real or imaginary part counts as reading all of them too, although the cosine or sine of some
+    may be zero.
+    """
+    return build.mix(as_signal(build, x), dims)
+
+
+@rules_for(aten("_fft_r2c"))
+def from_real(
+    build: Builder, x: Value, dims: Sequence[int], norm: int = 0, half: bool = True
+) -> Signal:
+    """As `fourier`. The second half of the last dimension of ``dims`` mirrors the first."""
+    out = fourier(build, x, dims)
+    last = dims[-1]
+    return build.gather(out, last, torch.arange(out.shape[last] // 2 + 1)) if half else out
+
+
+@rules_for(aten("_fft_c2r"))
+def to_real(build: Builder, x: Value, dims: Sequence[int], norm: int, size: int) -> Signal:
+    """As `fourier`, with ``size`` entries along the last dimension of ``dims``."""
+    out = fourier(build, x, dims)
+    return build.gather(out, dims[-1], torch.arange(size) % out.shape[dims[-1]])
+
+
+@rules_for(aten("imag conj _conj _conj_physical resolve_conj resolve_neg"))
+def complex_wire(build: Builder, x: Value) -> Signal:
+    return as_signal(build, x)
+
+
+@rules_for(aten("view_as_real"))
+def parts(build: Builder, x: Value) -> Signal:
+    """(...) complex to (..., 2) real."""
+    x = as_signal(build, x)
+    return build.scale(build.reshape(x, (*x.shape, 1)), (2,))
+
+
+@rules_for(aten("view_as_complex"))
+def whole(build: Builder, x: Value) -> Signal:
+    """(..., 2) real to (...) complex."""
+    return build.reduce(as_signal(build, x), [-1])
+
+
+@rules_for(aten("complex"))
+def from_parts(build: Builder, real: Value, imaginary: Value) -> Signal:
+    return build.join(as_signal(build, real), as_signal(build, imaginary))

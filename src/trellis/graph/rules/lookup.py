@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -10,9 +11,12 @@ from torch import Tensor
 
 from ...errors import TrellisError
 from ..builder import Builder, invert
-from ..registry import aten, rules_for
+from ..registry import LOOKUPS, aten, rules_for
 from ..steps import Signal, Source, Value, Weight
 from .elementwise import as_signal
+
+BAGS = aten("_embedding_bag _embedding_bag_forward_only embedding_bag")
+LOOKUPS.update(aten("embedding"), BAGS)
 
 
 @rules_for(aten("embedding"))
@@ -43,6 +47,43 @@ def embedding(build: Builder, weight: Value, ids: Value, *args: Any, **kwargs: A
     hot = build.expand(build.reshape(ids, (1, count, 1)), (1, count, vocabulary))
     out = build.contract(hot, weight.moved(lambda t: t.t()[None]))
     return build.reshape(out, (*ids.shape, width))
+
+
+@rules_for(BAGS)
+def embedding_bag(
+    build: Builder,
+    weight: Value,
+    ids: Value,
+    offsets: Value,
+    scale_by_frequency: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    weights: Value | None = None,
+    last: bool = False,
+    padding: int | None = None,
+) -> tuple[Signal, ...]:
+    """The sum, mean or maximum of the rows of each bag: ids (n), offsets (bags), out (bags, D).
+
+    Where bags begin is structure. What a bag holds at the row ``padding`` is left out.
+    """
+    rows = embedding(build, weight, ids)
+    if weights is not None:
+        column = as_signal(build, weights)
+        rows = build.gate(rows, build.reshape(column, (*column.shape, 1)))
+    given = ids.example if isinstance(ids, Signal) else ids
+    begins = offsets.example if isinstance(offsets, Signal) else offsets
+    if not isinstance(begins, Tensor):
+        raise TrellisError("embedding_bag: offsets that are computed from activations")
+    starts = begins.reshape(-1).tolist() + ([] if last else [rows.shape[0]])
+    bags = [list(range(a, b)) for a, b in itertools.pairwise(starts)]
+    if padding is not None and padding >= 0 and isinstance(given, Tensor):
+        bags = [[i for i in bag if int(given.reshape(-1)[i]) != padding] for bag in bags]
+    reads = torch.full((len(bags), max(map(len, bags), default=0) or 1), -1)
+    for place, bag in enumerate(bags):
+        reads[place, : len(bag)] = torch.tensor(bag, dtype=torch.int64)
+    out = build.reduce(build.gather(rows, 0, reads), [1])
+    none = build.nothing((0,))
+    return out, none, none, none
 
 
 def _sources(build: Builder, x: Signal) -> set[int]:

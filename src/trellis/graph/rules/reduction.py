@@ -12,8 +12,8 @@ from torch.nn import functional
 
 from ..builder import Builder
 from ..registry import aten, rules_for
-from ..steps import Signal, Window, adaptive, bent, from_pattern, grid, pair, sliding
-from .elementwise import either
+from ..steps import Signal, Value, Window, adaptive, bent, from_pattern, grid, pair, sliding
+from .elementwise import as_signal, either
 
 
 def _dims(x: Signal, dim: Any) -> list[int]:
@@ -276,3 +276,35 @@ for _mode, _ranks in {
 }.items():
     for _n in _ranks:
         _upsample(_mode, _n)
+
+
+@rules_for(aten("grid_sampler_2d grid_sampler_3d grid_sampler"))
+def grid_sampler(
+    build: Builder, x: Value, where: Value, interpolation: int, padding: int, align: bool
+) -> Signal:
+    """x (N, C, ∏ sizes), places (N, ∏ out, dimensions) to (N, C, ∏ out).
+
+    Places that are computed may lie anywhere: each output reads its whole channel, through a gate
+    of its place. At constant places it reads the few entries around.
+    """
+    x = as_signal(build, x)
+    (batch, channels), size = x.shape[:2], x.shape[2:]
+    out = tuple(where.shape[1:-1])
+    if not isinstance(where, Tensor):
+        place = build.bias(build.reduce(as_signal(build, where), [-1]))
+        channel = build.reduce(x, range(2, x.ndim), keepdim=True)
+        return build.gate(channel, build.reshape(place, (batch, 1, *out)))
+    sample = getattr(torch, f"grid_sampler_{len(size)}d")
+    parts = []
+    for one, grid_of_one in enumerate(where.double().split(1)):
+        read = []
+        for some in torch.eye(math.prod(size), dtype=torch.float64).split(256):
+            basis = some.reshape(1, len(some), *size)
+            found = sample(basis, grid_of_one, interpolation, padding, align)
+            read.append(found.reshape(len(some), -1) != 0)
+        flat = build.reshape(
+            build.gather(x, 0, torch.tensor([one])), (1, channels, math.prod(size))
+        )
+        index = from_pattern(torch.cat(read).t())
+        parts.append(build.reduce(build.gather(flat, -1, index), [-1]))
+    return build.reshape(build.cat(parts, 0), (batch, channels, *out))
