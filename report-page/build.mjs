@@ -1,4 +1,4 @@
-// Builds src/trellis/report/page.js and page.css, and stamps both with the hash of their sources,
+// Builds src/trellis/pages/page.js and page.css, and stamps both with the hash of their sources,
 // so that a test can say, without node, whether they are up to date.
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -20,7 +20,7 @@ const made = await build({
   outdir: "out",
   write: false,
 });
-const out = "../src/trellis/report";
+const out = "../src/trellis/pages";
 for (const file of made.outputFiles) {
   const style = file.path.endsWith(".css");
   writeFileSync(`${out}/${style ? "page.css" : "page.js"}`, stamp + file.text);

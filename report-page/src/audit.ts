@@ -4,6 +4,7 @@ import { cut, h, s } from "./dom";
 import type { Table } from "./download";
 import { canvas, Figure } from "./figure";
 import { count, decimals, percent, several } from "./format";
+import { historyFigure } from "./history";
 import { hatch } from "./layers";
 import { facts } from "./provenance";
 
@@ -67,7 +68,10 @@ export function auditPage(audit: Audited): { parts: HTMLElement[]; figures: Figu
   const words = h("section", { id: "words" }, h("h2", {}, "In words, the worst first"), ...told(audit));
   const layers = h("section", {}, h("h2", {}, "Where it is lost"), figure.root);
   const from = h("section", {}, h("h2", {}, "Provenance"), facts(audit.facts));
-  return { parts: [head, words, layers, from], figures: [figure] };
+  const run = audit.history === undefined ? null : historyFigure(audit.history);
+  if (run === null) return { parts: [head, words, layers, from], figures: [figure] };
+  const trained = h("section", {}, h("h2", {}, "How it was made"), run.root);
+  return { parts: [head, trained, layers, words, from], figures: [run, figure] };
 }
 
 // What is said of layers as a list, the worst of them open; what is said of all stands around it.

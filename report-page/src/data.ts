@@ -1,4 +1,4 @@
-// What a page is given: src/trellis/report/content.py and audit.py write it.
+// What a page is given: src/trellis/report/page.py and src/trellis/training/shrink write it.
 
 export type Pair = [number, number | null]; // a mean, and a deviation over seeds
 
@@ -135,6 +135,14 @@ export interface AuditLayer {
   dead: number;
 }
 
+export interface HistoryRow {
+  step: number;
+  phase: string;
+  loss: number;
+  kept: number;
+  score: number | null;
+}
+
 export interface Audited {
   kind: "audit";
   title: string;
@@ -148,4 +156,5 @@ export interface Audited {
   layers: AuditLayer[];
   words: string[];
   facts: [string, string][];
+  history?: HistoryRow[]; // of a network that trellis.shrink made
 }

@@ -20,8 +20,9 @@ import trellis
 from tests.report.browser import Browser, Seen
 from tests.report.conftest import HOSTILE, Made, made
 from tests.report.runs import hands
+from trellis.pages import page
 from trellis.report import write_page
-from trellis.report.page import audit_report, page
+from trellis.report.page import audit_report
 from trellis.skeleton import Layout
 
 ROOT = Path(trellis.__file__).parents[2]
@@ -48,7 +49,7 @@ def test_the_built_page_is_that_of_its_sources() -> None:
     for path in sorted(sources.iterdir(), key=lambda p: p.name):
         digest.update(f"{path.name}\n".encode() + path.read_bytes())
     for name in ("page.js", "page.css"):
-        built = (ROOT / "src" / "trellis" / "report" / name).read_text(encoding="utf-8")
+        built = (ROOT / "src" / "trellis" / "pages" / name).read_text(encoding="utf-8")
         stamp = re.match(r"/\* built from report-page/src, (\w+) \*/", built)
         assert stamp is not None and stamp[1] == digest.hexdigest(), "npm run build in report-page/"
         assert len(built) < 300_000

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
+from ...files import check_writable
 from ...masks import Masks
+from ...pages import write_page
 from ...paths.audit import Audit
+from ...version import __version__
+from ..checkpoint import in_words
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,3 +76,50 @@ class Shrunk:
             )
             scores = f", score {self.score:.4g}{before}"
         return f"Shrunk: {kept:,} of {total:,} connections kept ({share}), {live}{scores}"
+
+    def report(self, path: str | PathLike[str]) -> Path:
+        """Write one HTML page: what is kept and live in each layer, and how the run went.
+
+        Args:
+            path: The file to write.
+
+        Returns:
+            The path.
+
+        Raises:
+            TrellisError: The file cannot be written.
+        """
+        place = Path(path)
+        check_writable(place)
+        write_page(place, self._content())
+        return place
+
+    def _content(self) -> dict[str, Any]:
+        name = parametrize.type_before_parametrizations(self.model).__name__
+        kept, total = self.masks.kept, self.masks.total
+        facts = [
+            ["Network", name],
+            ["Kept", f"{kept:,} of {total:,} connections, {100 * (1 - kept / total):.5g} % pruned"],
+        ]
+        if self.score is not None:
+            facts.append(["Score on validation data", f"{self.score:.5g}"])
+        if self.dense_score is not None:
+            facts.append(["Score before pruning", f"{self.dense_score:.5g}"])
+        facts += [
+            ["Tried in the search", f"{point.kept:,} connections: score {point.score:.5g}"]
+            for point in self.search
+        ]
+        versions = f"trellis {__version__}, python {platform.python_version()}"
+        facts += [
+            ["Steps", f"{self.history[-1]['step']:,}"],
+            ["Time", in_words(self.seconds)],
+            ["Versions", f"{versions}, torch {torch.__version__}"],
+        ]
+        return self.audit.to_dict() | {
+            "format": 1,
+            "kind": "audit",
+            "title": "What is left of this network",
+            "target": name,
+            "facts": facts,
+            "history": self.history,
+        }
