@@ -49,7 +49,8 @@ def one_cycle(optimizer: torch.optim.Optimizer, steps: int) -> Any:
 WAYS: dict[str, dict[str, Any]] = {
     "default": {},
     "waypoint": {"keep": 5, "cover_outputs": False, "steps": 40},
-    "scheduler": {"optimizer": momentum, "scheduler": one_cycle, "clip": 0.5, "distill": 0.0},
+    "scheduler": {"optimizer": momentum, "scheduler": one_cycle, "clip": 0.5},
+    "distilled": {"distill": 0.5},
     "bf16": {"precision": "bf16", "regrow": 0.2},
     "trained": {"trained": True},
     "search": {"at_least": 0.6, "steps": 16},

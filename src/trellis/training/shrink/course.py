@@ -15,6 +15,7 @@ from ..schedule import CURVES, Schedule
 # Below a hundredth of the connections, a network is first pruned and fine-tuned at a hundredth;
 # below a thousandth, at a thousandth as well.
 WAYPOINTS = (100, 1000)
+_DISTILL = 0.5  # share of the teacher in the loss, after the first of them
 
 
 def waypoints(keep: int, total: int) -> list[int]:
@@ -36,6 +37,7 @@ class Phase:
         steps: The number of optimizer steps.
         keep: The budget at its end; None for all connections.
         begin: The budget at its begin; None for all connections.
+        distill: Share of the loss that compares outputs with the teacher's.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Phase:
     steps: int
     keep: int | None = None
     begin: int | None = None
+    distill: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,9 @@ class Course:
         split: The shares of the steps for dense training, pruning and fine-tuning.
         curve: Curve of the pruning schedule (`trellis.Schedule`).
         updates: Mask updates in each pruning phase, at most.
-        distill: Share of the loss that compares outputs with the teacher's, from 0 to 1.
+        distill: Share of the loss that compares outputs with those of the dense network while it
+            is pruned and fine-tuned, from 0 to 1. None distills networks below 1 % only: after the
+            first waypoint, half of the loss compares with the network there.
         temperature: Of the softmax in that loss.
         waypoint: Whether networks below 1 % are fine-tuned on the way.
 
@@ -64,7 +69,7 @@ class Course:
     split: tuple[float, float, float] = (0.3, 0.4, 0.3)
     curve: str = "cubic"
     updates: int = 50
-    distill: float = 0.5
+    distill: float | None = None
     temperature: float = 2.0
     waypoint: bool = True
 
@@ -82,7 +87,8 @@ class Course:
             raise TrellisError(f"unknown curve {self.curve!r}; known: {known}")
         if not isinstance(self.updates, int) or isinstance(self.updates, bool) or self.updates < 1:
             raise TrellisError(f"expected updates to be at least 1, got {self.updates!r}")
-        if not _is_number(self.distill) or not 0 <= self.distill <= 1:
+        share = self.distill
+        if share is not None and not (_is_number(share) and 0 <= share <= 1):
             raise TrellisError(f"expected 0 <= distill <= 1, got distill={self.distill!r}")
         if not _is_number(self.temperature) or not 1e-3 <= self.temperature <= 1e3:
             raise TrellisError(
@@ -118,10 +124,13 @@ class Course:
             end = first + (steps - first) * number // len(stops)
             prune = max(round((end - done) * share), 1)
             last = number == len(stops)
+            taught = self.distill
+            if taught is None:
+                taught = _DISTILL if number > 1 else 0.0
             told = ("prune", "tune") if last else (f"prune to {stop:,}", f"tune at {stop:,}")
-            found.append(Phase(told[0], "prune", prune, stop, begin))
+            found.append(Phase(told[0], "prune", prune, stop, begin, taught))
             if end - done > prune:
-                found.append(Phase(told[1], "tune", end - done - prune, stop, stop))
+                found.append(Phase(told[1], "tune", end - done - prune, stop, stop, taught))
             begin, done = stop, end
         return found
 

@@ -20,7 +20,7 @@ from ...errors import TrellisError
 from ...graph.trellis import Trellis
 from ...masks import Mask, Masks, masks_of
 from ..pruner import Pruner, carried
-from .course import Course, Phase, rate_factor
+from .course import WAYPOINTS, Course, Phase, rate_factor
 from .progress import Watch
 from .state import random_state, read_state, restore_random, seed_everything, write_state
 from .task import Batch, Result, Task
@@ -141,8 +141,7 @@ class Run:
     @property
     def distills(self) -> bool:
         """Whether pruned networks learn from a teacher."""
-        small = any(phase.kind != "dense" for phase in self.phases)
-        return small and self.setup.course.distill > 0 and self.setup.task.distills()
+        return any(phase.distill for phase in self.phases) and self.setup.task.distills()
 
     @property
     def checkpoint(self) -> Path | None:
@@ -220,9 +219,9 @@ class Run:
         with setup.autocast():
             result = setup.task.result(self.runner, batch)
             loss = told = result.loss.reshape(())
-            if phase.kind != "dense" and self.teacher is not None:
-                share = setup.course.distill
-                loss = (1 - share) * loss + share * self._taught(result, batch)
+            if phase.distill and self.teacher is not None:
+                taught = self._taught(result, batch)
+                loss = (1 - phase.distill) * loss + phase.distill * taught
         self.optimizer.zero_grad(set_to_none=True)
         self.scaler.scale(loss).backward()
         if setup.clip is not None:
@@ -248,14 +247,12 @@ class Run:
         phase = self.phases[index]
         if phase.kind != "prune":
             return
-        if self.distills and (self.teacher is None or self._larger(phase)):
+        # The dense network teaches, and after the first waypoint the one there.
+        first = phase.begin == self.net.total // WAYPOINTS[0]
+        if phase.distill and self.distills and (self.teacher is None or first):
             self._teach(plain_state(self.model))
         self.pruner = self._pruner(phase)
         estimate_batch_norm(self.model, self.setup)
-
-    def _larger(self, phase: Phase) -> bool:
-        """Whether the network before this phase, at 1 %, is its teacher."""
-        return phase.begin is not None and phase.begin * 100 >= self.net.total * 0.99
 
     def _teach(self, state: Mapping[str, Tensor]) -> None:
         if self.shell is None:  # a teacher from outside is not changed

@@ -76,7 +76,7 @@ def shrink(
     split: Sequence[float] = Course.split,
     curve: str = Course.curve,
     updates: int = Course.updates,
-    distill: float = Course.distill,
+    distill: float | None = Course.distill,
     temperature: float = Course.temperature,
     waypoints: bool = Course.waypoint,
     example_inputs: Any = None,
@@ -134,7 +134,8 @@ def shrink(
         curve: "cubic", "geometric" or "linear" (`trellis.Schedule`).
         updates: The number of mask updates, at most.
         distill: The share of the loss that compares outputs with those of the dense network,
-            while it is pruned and fine-tuned; 0 for none.
+            while it is pruned and fine-tuned; 0 for none. By default only networks below 1 % are
+            distilled: after the first waypoint, half of the loss compares with the network there.
         temperature: The temperature of that comparison.
         waypoints: Whether networks below 1 % of the connections are first pruned and fine-tuned at
             1 %, and those below 0.1 % at 0.1 % as well.
@@ -296,7 +297,7 @@ def _tried(
         points[budget] = Point(budget, 0, total, -math.inf)
         return -math.inf
     phases = ready.course.phases(max(ready.steps - done, 2), budget, total, trained=True)
-    distills = ready.course.distill > 0 and setup.task.distills()
+    distills = any(phase.distill for phase in phases) and setup.task.distills()
     run = Run(setup, copied(ready.net), phases, f"keep {budget}", teacher if distills else None)
     run.train()
     tried[budget] = run
