@@ -197,7 +197,7 @@ def test_parameters_that_are_shared_out_are_refused() -> None:
     pruner = gradual(model)
     weight = model[3].parametrizations.weight.original
     weight.full_tensor = lambda: weight  # as a DTensor has it
-    with pytest.raises(TrellisError, match="train in DistributedDataParallel"):
+    with pytest.raises(TrellisError, match="trace the model first"):
         learn(model, adam(model), pruner, range(2))
     assert pruner.steps == 1
     bare: Any = network()

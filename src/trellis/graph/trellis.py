@@ -23,7 +23,7 @@ from torch.nn.parameter import is_lazy
 from ..devices import as_asked, on_cpu
 from ..errors import TrellisError
 from ..masks.plain import aliases, undisturbed
-from ..masks.slots import Entangled, named_plain_modules, named_slots, tied
+from ..masks.slots import Entangled, is_sharded, named_plain_modules, named_slots, tied
 from .builder import TRUE
 from .export import decompose, export, mutates, on_plain
 from .inputs import Inputs, as_inputs, describe, leaves, of_tensors, one_sample, specs, tensors
@@ -295,11 +295,37 @@ def _refuse_opaque(model: nn.Module) -> None:
                 f"{where} is quantised ({kind.__module__}.{kind.__name__}); expected "
                 "floating-point weights; prune and compact the model first, then quantise it"
             )
+    refuse_hidden(model)
     for place, parameter in model.named_parameters():
         if not is_lazy(parameter) and parameter.layout is not torch.strided:
             raise TrellisError(
                 f"parameter {place!r} of {name} is stored as {parameter.layout}; expected an "
                 "ordinary tensor; convert it with to_dense(), and mask what should stay zero"
+            )
+
+
+def refuse_hidden(model: nn.Module) -> None:
+    """Raise for parameters that this process does not hold whole."""
+    instead = (
+        "trace the model first (net = trellis.trace(model, inputs)), then shard it with "
+        "torch.distributed.fsdp.fully_shard, and train it with trellis.Pruner(net, ...)"
+    )
+    for place, module in model.named_modules():
+        if type(module).__name__ == "FullyShardedDataParallel":
+            raise TrellisError(
+                f"{place or type(module).__name__!r} is wrapped in FullyShardedDataParallel "
+                f"(FSDP1), which hides its parameters; {instead}"
+            )
+    for name, parameter in model.named_parameters():
+        if is_sharded(parameter):
+            raise TrellisError(
+                f"{name!r} is sharded over processes ({type(parameter).__name__}, as by "
+                f"fully_shard), and paths need the whole network; {instead}"
+            )
+        if hasattr(parameter, "ds_id"):  # DeepSpeed's mark; the tensor itself is empty
+            raise TrellisError(
+                f"{name!r} is partitioned by DeepSpeed ZeRO-3, which hides it; use ZeRO stage 2, "
+                f"or {instead}"
             )
 
 
@@ -492,6 +518,7 @@ def current(net: Trellis) -> Current:
 
 
 def _current(net: Trellis) -> Current:
+    refuse_hidden(net.model)
     weights: dict[str, Tensor] = {}
     masks: dict[str, Tensor] = {}
     for group in tied(named_slots(net.model), masked=True):

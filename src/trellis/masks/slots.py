@@ -350,10 +350,15 @@ def _pruned(module: nn.Module) -> Iterator[Slot]:
             yield Slot(module, leaf, (source,), (), hook)
 
 
+def is_sharded(tensor: Tensor) -> bool:
+    """Return whether a tensor is sharded over processes: a DTensor, without its slow import."""
+    return hasattr(tensor, "full_tensor")
+
+
 def _identity(tensor: Tensor) -> Hashable:
     # Tied weights are nearly always one Parameter object; two objects over the same memory are
     # tied as well. Tensors without memory (meta, empty) are identified by the object.
-    if tensor.device.type == "meta" or tensor.numel() == 0 or is_lazy(tensor):
+    if is_sharded(tensor) or tensor.device.type == "meta" or tensor.numel() == 0 or is_lazy(tensor):
         return id(tensor)
     return (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
 

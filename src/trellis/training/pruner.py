@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Literal, overload
@@ -18,7 +18,7 @@ from ..devices import on_cpu
 from ..errors import TrellisError
 from ..graph.trellis import Current, Trellis, current, matching, trace, without
 from ..masks import Mask, Masks
-from ..masks.slots import Slot, named_slots, tied
+from ..masks.slots import Slot, is_sharded, named_slots, tied
 from ..methods.budget import count
 from ..methods.method import Kept, Method, Scope
 from ..methods.prune import DEFAULT, BuiltIn, allowed, refuse_hooks
@@ -26,6 +26,7 @@ from ..methods.saliency import Saliency
 from .distributed import agreed, check_group, summed, unwrapped
 from .regrowth import Choice, Chooser, ProbedMask, plenty, returning
 from .schedule import Plan, Schedule, Standing, options_of, read_standing
+from .sharded import Shards, shards_of
 
 # A mask is updated in place. Parameters, optimizers and compiled code therefore stay valid.
 
@@ -108,17 +109,6 @@ def refuse_sparse(model: nn.Module, names: Collection[str]) -> None:
             raise TrellisError(
                 f"{weight!r} gets sparse gradients, which a mask cannot pass on; create its layer "
                 f"with sparse=False, or give ignore={weight!r}"
-            )
-
-
-def refuse_sharded(model: nn.Module) -> None:
-    """Raise for parameters that are sharded over processes: paths need the whole network."""
-    for name, parameter in model.named_parameters():
-        if hasattr(parameter, "full_tensor"):  # a DTensor, without its slow import
-            raise TrellisError(
-                f"{name!r} is sharded over processes ({type(parameter).__name__}, as by "
-                "fully_shard), and paths need the whole network; train in "
-                "DistributedDataParallel, or prune before the model is sharded"
             )
 
 
@@ -312,44 +302,47 @@ class Pruner:
         if isinstance(model, nn.Module):
             model, found = unwrapped(model)
             group = found if group is None else group
-        check_group(group, alone=not regrow)
-        self.group = group
-        if isinstance(model, nn.Module):
-            refuse_sharded(model)
         self.net = trace(model, example_inputs)
         refuse_hooks(self.model)
         self._ignored = matching(self.net, self.options.ignored)
-        now = current(self.net)
-        net = self._net(now)
-        if not net.connections:
+        shapes = {n: s for n, s in self.net.connections.items() if n not in self._ignored}
+        self._names = tuple(shapes)
+        if not shapes:
             raise TrellisError(
                 f"{type(self.model).__name__} has no prunable weights: no parameter outside "
                 "`ignore` multiplies a signal"
             )
         chosen = self.options.method
-        chosen.check({name: math.prod(shape) for name, shape in net.connections.items()})
-        self.plan = Plan.of(net.total, sparsity, keep, schedule, regrow)
+        sizes = {name: math.prod(shape) for name, shape in shapes.items()}
+        chosen.check(sizes)
+        self.plan = Plan.of(sum(sizes.values()), sparsity, keep, schedule, regrow)
         self.plan.fits(chosen)
-        refuse_sparse(self.model, net.connections)
-        if regrow:
-            refuse_computed(self.model, net.connections)
-        able = allowed(net, now, closed=self.options.closes)
-        bound = plenty(net, self.options)
+        refuse_sparse(self.model, shapes)
+        self.steps = 0
+        self.budget = self.plan.total
         self._inside: Kept | None = None
-        self._guarded = bound is None or self.plan.target < bound
+        self._shards = shards_of(self.model, self.net.connections, self._names)
+        check_group(group, alone=not regrow or self._shards is not None)
+        self.group = group
+        if self._shards is not None:
+            self._begin_sharded(self._shards, state)
+            return
+        if regrow:
+            refuse_computed(self.model, shapes)
+        now = current(self.net)
+        net = self._net(now)
+        able = allowed(net, now, closed=self.options.closes)
+        self._guarded = self._guards(net)
         if state is None:
             # Select with the present weights: an impossible target raises now, not hours later.
             last = self._chooser(now).choose(able, self.plan.target)
             self._inside = last if self._guarded else None
         if able is None:
             able = {n: torch.ones_like(now.weights[n], dtype=torch.bool) for n in net.connections}
-        self._names = tuple(net.connections)
         begun = None if state is None else self._read(state)
         attach(self.model, able if begun is None else begun.masks)
         if regrow:  # now, so that a compiled model need not be compiled again while it trains
             probed(self.model, self._names)
-        self.steps = 0
-        self.budget = net.total
         if begun is not None:
             self._continue(begun)
         elif self.plan.renews(0):
@@ -363,9 +356,13 @@ class Pruner:
 
     @property
     def masks(self) -> Masks:
-        """A copy of the present masks."""
+        """A copy of the present masks; of a sharded model, all processes must ask for it."""
+        if self._shards is not None:
+            kept = {n: self._shards.whole(n, mask) for n, mask in self._shards.masks.items()}
+        else:
+            kept = {mine.name: mine.mask.mask.clone() for mine in self._carried()}
         return Masks(
-            {mine.name: mine.mask.mask.clone() for mine in self._carried()},
+            kept,
             budget=self.budget,
             provenance={"options": self.options.record(), "inputs": self.net.specs},
         )
@@ -373,6 +370,8 @@ class Pruner:
     @property
     def kept(self) -> int:
         """The number of connections kept now."""
+        if self._shards is not None:
+            return self._shards.kept
         return count({mine.name: mine.mask.mask for mine in self._carried()})
 
     @property
@@ -398,6 +397,8 @@ class Pruner:
             The mask update, or None.
         """
         self.steps += 1
+        if self._shards is not None:
+            self._shards.clear()
         try:
             renewal = self._renew() if self.plan.renews(self.steps) else None
         except BaseException:  # also KeyboardInterrupt and MemoryError
@@ -409,8 +410,15 @@ class Pruner:
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the pruner, without those of model and optimizer.
 
-        ``"masks"`` and ``"inside"`` hold tensors by name; JSON can hold the other values.
+        ``"masks"`` and ``"inside"`` hold tensors by name; JSON can hold the other values. For a
+        sharded model they are sharded too, as `torch.distributed.checkpoint` reads and writes them.
         """
+        if self._shards is not None:
+            shards = self._shards
+            masks, known = shards.distributed(shards.masks), shards.distributed(shards.inside)
+            return Standing(self.steps, self.budget, masks, known).shared(
+                self.plan.to_dict(self.options)
+            )
         kept = {mine.name: mine.mask.mask for mine in self._carried()}
         inside = {} if self._inside is None else dict(self._inside)
         standing = Standing(self.steps, self.budget, kept, inside)
@@ -440,6 +448,11 @@ class Pruner:
         Raises:
             TrellisError: The copy has other parameters.
         """
+        if self._shards is not None:
+            raise TrellisError(
+                "share_masks does not know sharded models; average the sharded parameters, and "
+                "call Pruner.masks.apply on the whole average in the end"
+            )
         copied = average.module if isinstance(average, AveragedModel) else average
         copied, _ = unwrapped(copied)
         mine = {each.name: each.mask for each in self._carried()}
@@ -477,9 +490,23 @@ class Pruner:
 
     def _read(self, state: Mapping[str, Any]) -> Standing:
         shapes = {name: self.net.connections[name] for name in self._names}
-        return read_standing(state, self.plan.to_dict(self.options), shapes, inside=self._guarded)
+        kept: Callable[[Mapping[str, Tensor]], int] = count
+        if self._shards is not None and isinstance(state, Mapping):
+            masks = state.get("masks")
+            if isinstance(masks, Mapping) and any(map(is_sharded, masks.values())):
+                kept = self._shards.count
+        return read_standing(
+            state, self.plan.to_dict(self.options), shapes, inside=self._guarded, count=kept
+        )
 
     def _continue(self, found: Standing) -> None:
+        if self._shards is not None:
+            shards = self._shards
+            masks = {name: shards.part(name, mask) for name, mask in found.masks.items()}
+            shards.inside = {name: shards.part(name, mask) for name, mask in found.inside.items()}
+            shards.wear(masks, shards.count(masks))
+            self.steps, self.budget = found.steps, found.budget
+            return
         for mine in self._carried():
             mine.mask.mask.copy_(found.masks[mine.name])
         if self._guarded:
@@ -495,14 +522,15 @@ class Pruner:
 
     def _renew(self) -> Renewal:
         """Select among the kept and regrown connections, and write the masks."""
-        refuse_sharded(self.model)
+        if self._shards is not None:
+            return self._renew_sharded(self._shards)
         now = current(self.net)
         masks = self._carried()
         before = {
             mine.name: mine.mask.mask.clone(memory_format=torch.contiguous_format) for mine in masks
         }
         budget = self.plan.budget(self.steps)
-        chosen = self._chosen(now, before, budget, self._gradients(masks))
+        chosen = self._chosen(now, before, budget, self._gradients(masks), self._inside)
         kept = agreed({name: chosen.kept[name] for name in self._names}, self.group)
         self._inside = None if chosen.inside is None else agreed(chosen.inside, self.group)
         try:
@@ -517,14 +545,58 @@ class Pruner:
         sparsity = self.plan.sparsity(self.steps)
         return Renewal(self.steps, sparsity, budget, count(kept), regrown)
 
+    def _guards(self, net: Trellis) -> bool:
+        """Return whether a network with the last budget must be known inside every selection."""
+        bound = plenty(net, self.options)
+        return bound is None or self.plan.target < bound
+
+    def _begin_sharded(self, shards: Shards, state: Mapping[str, Any] | None) -> None:
+        """Do what a pruner does at first, by the weights that the first process gathers."""
+        now = shards.current()
+
+        def choose() -> tuple[Kept, Kept | None, int]:
+            assert now is not None
+            net = self._net(now)
+            able = allowed(net, now, closed=self.options.closes)
+            guarded = self._guards(net)
+            last = self._chooser(now).choose(able, self.plan.target) if state is None else None
+            if able is None:
+                able = {name: torch.ones_like(now.weights[name], dtype=torch.bool)
+                        for name in self._names}  # fmt: skip
+            return able, last if guarded else None, guarded
+
+        self._guarded = bool(shards.select(choose))
+        if state is not None:
+            self._continue(self._read(state))
+        elif self.plan.renews(0):
+            self._renew()
+        self._prepare()
+
+    def _renew_sharded(self, shards: Shards) -> Renewal:
+        now, inside = shards.current(), shards.gathered(shards.inside)
+        gradients = shards.gathered(shards.probes)
+        budget = self.plan.budget(self.steps)
+
+        def choose() -> tuple[Kept, Kept | None, int]:
+            assert now is not None
+            before = {name: now.masks[name] for name in self._names}
+            chosen = self._chosen(now, before, budget, gradients or {}, inside or None)
+            regrown = count({name: mask & ~before[name] for name, mask in chosen.kept.items()})
+            return chosen.kept, chosen.inside, regrown
+
+        regrown = shards.select(choose)
+        self.budget = budget
+        return Renewal(self.steps, self.plan.sparsity(self.steps), budget, shards.kept, regrown)
+
     def _chooser(self, now: Current) -> Chooser:
         return Chooser(self._net(now), now, self.options, self.plan.target, self.plan.share)
 
     def _chosen(
-        self, now: Current, before: Kept, budget: int, gradients: Mapping[str, Tensor]
-    ) -> Choice:
+        self, now: Current, before: Kept, budget: int, gradients: Mapping[str, Tensor],
+        inside: Kept | None,
+    ) -> Choice:  # fmt: skip
         chooser = self._chooser(now)
-        inside = self._inside  # may be on another device than the model
+        # It may be on another device than the model.
         if inside is not None:
             inside = {name: inside[name].to(mask.device) for name, mask in before.items()}
         if gradients:
@@ -541,6 +613,9 @@ class Pruner:
         if not self.plan.regrow:
             return
         wanted = self.plan.regrown(self.steps + 1) > 0
+        if self._shards is not None:
+            self._shards.probe(wanted)
+            return
         if wanted:
             probed(self.model, self._names)  # the masks may have been replaced
         for mine in self._carried():

@@ -375,6 +375,13 @@ class Standing:
         }
         return state | {"digest": _digest(state)}
 
+    def shared(self, plan: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the state with sharded masks. It has no digest, since no process has it whole."""
+        return {
+            "version": VERSION, "plan": dict(plan), "steps": self.steps, "budget": self.budget,
+            "masks": self.masks, "inside": self.inside,
+        }  # fmt: skip
+
 
 def read_standing(
     state: Mapping[str, Any],
@@ -382,6 +389,7 @@ def read_standing(
     shapes: Mapping[str, tuple[int, ...]],
     *,
     inside: bool,
+    count: Callable[[Mapping[str, Tensor]], int] = count,
 ) -> Standing:
     """Return the state in a state dict.
 
@@ -390,6 +398,7 @@ def read_standing(
         plan: The plan of this pruner.
         shapes: The shapes of its masks.
         inside: Whether it needs masks of a network with the last budget.
+        count: Counts the connections that masks keep.
 
     Raises:
         TrellisError: The state is damaged, or is that of a pruner with another plan.
