@@ -1,5 +1,6 @@
 """Exactly the budget, every kept connection live, every output reached."""
 
+import copy
 import re
 from functools import cache
 from typing import Any
@@ -270,3 +271,19 @@ def test_parametrised_weights_are_ranked_by_what_the_model_computes_with(name: s
     kept = torch.cat([masks[n].reshape(-1) for n in masks])
     assert float(flat[kept].min()) > float(flat[~kept].max())
     assert all(torch.equal(weight(model, n[0]) != 0, masks[n]) for n in masks)
+
+
+@pytest.mark.parametrize("method", ["viterbi", "magnitude"])
+def test_an_untrained_head_leaves_the_choice_to_the_trained_layers(method: str) -> None:
+    """A head of zeros chooses as one of equal weights does."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 30), nn.Linear(30, 4))
+    equal = copy.deepcopy(model)
+    nn.init.zeros_(model[-1].weight)
+    nn.init.ones_(equal[-1].weight)
+    found = [
+        prune(m, torch.zeros(1, 20), sparsity=0.8, method=method, consistent=True)
+        for m in (model, equal)
+    ]
+    assert found[0].kept == found[0].budget == audit(model, torch.zeros(1, 20)).live
+    assert found[0] == found[1]

@@ -20,8 +20,8 @@ from ..graph.trellis import Trellis, names_in
 from ..paths.kernels import CPU, TAKES_ALL
 from ..paths.kernels import count as count_units
 from ..paths.liveness import Liveness, addable, dense, give, liveness, propagate, reached
-from ..paths.scores import Witness
-from .budget import Ranking, count
+from ..paths.scores import BestPaths, Witness
+from .budget import Ranking, count, zeros
 from .layers import Floats, Layered
 
 Masks = Mapping[str, Tensor]
@@ -29,11 +29,31 @@ Masks = Mapping[str, Tensor]
 
 def closed(net: Trellis, ranking: Ranking, budget: int, *, cover: bool) -> Masks:
     """Return the best consistent network of ``budget`` connections under a ranking."""
+    ranking = _with_untrained(net, ranking)
 
     def start(reserved: Masks | None) -> Liveness:
         return prefix(net, ranking, budget, reserved)
 
     return _assembled(net, ranking, budget, start, cover)
+
+
+def _with_untrained(net: Trellis, ranking: Ranking) -> Ranking:
+    """Rank parameters without any score first, if every path leads through one of them.
+
+    Such as a head that is initialised to zero. Ranked last, it would leave the choice of all other
+    connections to chance, and the search would take dozens of audits.
+    """
+    if isinstance(ranking.scores, BestPaths):
+        return ranking
+    empty = {name for name, score in ranking.scores.items() if zeros(score) == 1}
+    top = max((float(s.max()) for s in ranking.scores.values() if s.numel()), default=0.0)
+    if not empty or top <= 0:
+        return ranking
+    scored = {name: score > 0 for name, score in ranking.scores.items()}
+    if liveness(net, scored).count:
+        return ranking
+    scores = {n: torch.full_like(s, top) if n in empty else s for n, s in ranking.scores.items()}
+    return Ranking(scores, ranking.saliency, ranking.allowed)
 
 
 def finished(

@@ -21,7 +21,7 @@ from ..errors import TrellisError
 from ..finite import check_finite
 from ..graph.trellis import Current, Trellis, current, matching, trace, without
 from ..masks import Masks
-from .budget import Ranking, count, kept_share
+from .budget import Ranking, count, kept_share, zeros
 from .budget import budget as exact_budget
 from .method import Kept, Method, Problem, Scope, options_of_class, resolved
 from .saliency import Saliency, finite, lifted, not_negative, perturbed, saliency_of
@@ -109,7 +109,6 @@ def current_record(stored: Mapping[str, Any], method: type[Method]) -> dict[str,
 
 
 STRAY = 1e-3  # up to this share, zeros are chance: random initialisation draws some
-SAMPLE = 1 << 13  # entries: above STRAY, a sample misses all zeros in one of 4,000 tensors
 
 
 def allowed(net: Trellis, now: Current, *, closed: bool) -> dict[str, Tensor] | None:
@@ -136,14 +135,6 @@ def allowed(net: Trellis, now: Current, *, closed: bool) -> dict[str, Tensor] | 
         else torch.ones(shape, dtype=torch.bool, device=now.weights[name].device)
         for name, shape in net.connections.items()
     }
-
-
-def zeros(weight: Tensor) -> float:
-    """Return the share of zeros; for a large tensor, 0.0 if a sample has none."""
-    flat = weight.reshape(-1)
-    if flat.numel() > SAMPLE and not bool((flat[:: flat.numel() // SAMPLE | 1] == 0).any()):
-        return 0.0
-    return 1 - int(torch.count_nonzero(flat)) / flat.numel()
 
 
 def refuse_hooks(model: nn.Module) -> None:

@@ -53,6 +53,8 @@ class Viterbi(ScoreMethod):
         if self.normalize != "none":
             signed = self._normalized(signed, problem)
         scores = best_path(problem.net.lean, signed)
+        if scores.nothing and (filled := _without_zeros(signed, allowed)):
+            scores = best_path(problem.net.lean, filled)
         if problem.unchecked:  # weights that are not finite show in the scores of their paths
             finite(worth, scores.unread if scores.finite else list(worth))
         return scores
@@ -76,3 +78,22 @@ class Viterbi(ScoreMethod):
                 scale = whole
             found[name] = value / scale if scale > 0 else value
         return found
+
+
+def _without_zeros(
+    signed: Mapping[str, Tensor], allowed: Mapping[str, Tensor] | None
+) -> dict[str, Tensor] | None:
+    """Return the saliencies with a constant for each parameter that is zero everywhere.
+
+    None if there is no such parameter. Where every path leads through one (a head that is
+    initialised to zero), all products are zero, and the other parameters would not count at all.
+    """
+    found, changed = {}, False
+    for name, value in signed.items():
+        able = None if allowed is None else allowed[name]
+        empty = not bool(value.any()) and (able is None or bool(able.any()))
+        found[name] = torch.ones_like(value) if empty else value
+        if empty and able is not None:
+            found[name] = found[name] * able
+        changed |= empty
+    return found if changed else None

@@ -93,6 +93,11 @@ class BestPaths(Mapping[str, Tensor]):
             if not any(layout(net, use.weight) is not None for use in mine)
         ]
 
+    @property
+    def nothing(self) -> bool:
+        """Return whether the product along every path is zero."""
+        return all(top <= TINY for top in self.tops.values())
+
     @cached_property
     def tops(self) -> dict[str, float]:
         """Return an upper bound of the scores of each parameter, rounding included."""
