@@ -65,6 +65,7 @@ Find the dead weights of a pruned network, and prune so that every kept weight i
   shrink  train, prune gradually and fine-tune in one command; or search the smallest network
             trellis shrink hands45 --sparsity 0.999
             trellis shrink csv:recordings --at-least 0.9
+            trellis shrink shop.models:net --data shop.data:loaders --sparsity 0.99
   evaluate
           measure a model's accuracy, or name the action in a recording
             trellis evaluate hands --data hands45

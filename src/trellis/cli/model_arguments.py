@@ -136,6 +136,27 @@ def load_model(target: str) -> nn.Module:
     return model
 
 
+def load_named(flag: str, target: str) -> Any:
+    """Import the function or object that an option names as ``package.module:name``.
+
+    >>> load_named("--loss", "torch.nn.functional:mse_loss").__name__
+    'mse_loss'
+    """
+    module, colon, path = target.partition(":")
+    if not (colon and path and module) or not all(map(str.isidentifier, module.split("."))):
+        raise TrellisError(
+            f"{flag} {target!r}: expected package.module:name, such as shop.data:loaders"
+        )
+    with current_folder_first(), stdout_to_stderr():
+        return _attribute(_import(module), path, target)
+
+
+def call_named(target: str, function: Any) -> Any:
+    """Call, without arguments, the function that an option names."""
+    with current_folder_first(), stdout_to_stderr():
+        return _call(function, target)
+
+
 @contextmanager
 def current_folder_first() -> Iterator[None]:
     """As ``python -m`` does; installed scripts do not look in the current folder."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -255,6 +255,27 @@ Length = Annotated[
 ]
 
 
+_MODEL = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
+
+
+def command_for(words: Sequence[str]) -> Callable[..., int]:
+    """Return the command for recordings, or the one for a model and its data.
+
+    >>> command_for(["shop.models:net", "--data", "shop.data:loaders"]).__name__
+    'shrink_model'
+    >>> command_for(["csv:recordings"]).__name__
+    'shrink'
+    """
+    has_data = any(word == "--data" or word.startswith("--data=") for word in words)
+    # A value of --data is no model.
+    first = next((w for w in words if not w.startswith("-")), "") if words else ""
+    if has_data and words and words[0] == first and _MODEL.fullmatch(first):
+        from .shrink_model import shrink_model
+
+        return shrink_model
+    return shrink
+
+
 def shrink(
     source: OptionalSource = None,
     /,
@@ -294,6 +315,11 @@ def shrink(
 
       trellis shrink hands45 --sparsity 0.999
       trellis shrink csv:recordings --at-least 0.9 --out small
+
+    Any other model, with the data to train it on, in your own modules (its options:
+    `trellis shrink shop.models:net --data shop.data:loaders --help`):
+
+      trellis shrink shop.models:net --data shop.data:loaders --sparsity 0.99 --out run
 
     With --ray, a cluster makes the networks that --at-least tries. The rest is made here.
 

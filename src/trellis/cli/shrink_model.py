@@ -1,0 +1,195 @@
+"""``trellis shrink MODEL --data LOADERS``: train any model and prune it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+import tyro
+
+import trellis
+
+from ..errors import TrellisError
+from ..methods.prune import DEFAULT
+from ..saving.weights import load_weights
+from .data_arguments import Json
+from .model_arguments import call_named, check_format, load_model, load_named
+from .output import console, print_json, show, stdout_to_stderr, table
+from .prune import Ignore, Keep, Sparsity
+
+arg = tyro.conf.arg
+PAGE = "report.html"
+Model = Annotated[
+    str,
+    arg(
+        metavar="MODULE:MODEL",
+        help="The model: package.module:name of a torch.nn.Module, or of a function or class that "
+        "returns one.",
+    ),
+]
+Data = Annotated[
+    str,
+    arg(
+        metavar="MODULE:LOADERS",
+        help="Function that returns an iterable of training batches, or a tuple of that and one "
+        "for validation.",
+    ),
+]
+AtLeast = Annotated[
+    float | None,
+    arg(metavar="SCORE", help="Search for the smallest network with this score on validation."),
+]
+Out = Annotated[
+    Path | None,
+    arg(
+        metavar="FOLDER",
+        help="Folder for the model, the checkpoints and report.html. The same command continues a "
+        "run that was killed. Default: a folder under runs/.",
+    ),
+]
+Function = Annotated[str | None, arg(metavar="MODULE:FUNCTION")]
+
+
+def shrink_model(
+    model: Annotated[Model, tyro.conf.Positional],
+    /,
+    *,
+    data: Data,
+    sparsity: Sparsity = None,
+    keep: Keep = None,
+    at_least: AtLeast = None,
+    out: Out = None,
+    weights: Annotated[
+        Path | None, arg(metavar="FILE", help="Safetensors file with the weights of the model.")
+    ] = None,
+    trained: Annotated[
+        Literal["auto", "yes", "no"],
+        arg(help="Whether the model is trained already. auto: if its loss says so."),
+    ] = "auto",
+    loss: Annotated[
+        Function,
+        arg(
+            help="Function (outputs, targets) or (model, batch). Default: the model's own, cross "
+            "entropy for classes, mean squared error for numbers."
+        ),
+    ] = None,
+    score: Annotated[
+        Function, arg(help="Function (model, loader). Default: accuracy, or the negative loss.")
+    ] = None,
+    optimizer: Annotated[
+        Function, arg(help="Function from parameters to an optimizer. Default: AdamW.")
+    ] = None,
+    epochs: Annotated[
+        float | None, arg(metavar="N", help="Epochs in all. Default: about 4,000 steps.")
+    ] = None,
+    steps: Annotated[
+        int | None, arg(metavar="N", help="Optimizer steps in all, instead of --epochs.")
+    ] = None,
+    seed: Annotated[int, arg(help="Seed of the model, batches and dropout.")] = 0,
+    device: Annotated[str, arg(metavar="auto|cpu|cuda", help="Where to train.")] = "auto",
+    precision: Annotated[
+        Literal["fp32", "tf32", "bf16", "fp16"], arg(help="Precision of training.")
+    ] = "fp32",
+    clip: Annotated[
+        float | None, arg(metavar="NORM", help="Largest norm of the gradient. Default: any.")
+    ] = None,
+    channels_last: Annotated[bool, arg(help="Store images with channels last.")] = False,
+    compile: Annotated[bool, arg(help="Compile the model.")] = False,
+    method: Annotated[
+        str, arg(metavar="NAME|MODULE:CLASS", help="How connections are chosen.")
+    ] = DEFAULT,
+    saliency: Annotated[str, arg(metavar="NAME", help="Saliency of connections.")] = "magnitude",
+    ignore: Ignore = (),
+    as_json: Json = False,
+) -> int:
+    """Train any model on your data, prune it while it trains, fine-tune it, and save it.
+
+    Every kept connection is on a path from an input to an output.
+
+      trellis shrink shop.models:net --data shop.data:loaders --sparsity 0.99 --out run
+
+    If a run is killed, the same command continues it and ends with the same model. Load the model
+    with trellis.load("run/model", into=net()), or open run/report.html.
+    """
+    torch.manual_seed(seed % 2**63)
+    made = load_model(model)
+    if weights is not None:
+        check_format(weights)
+        load_weights(made, weights)
+    train, validation = _loaders(data)
+    functions = {
+        name: None if target is None else load_named(f"--{name}", target)
+        for name, target in (("loss", loss), ("score", score), ("optimizer", optimizer))
+    }
+    folder = _folder(model, sparsity, keep, at_least) if out is None else out
+    with stdout_to_stderr():
+        found = trellis.shrink(
+            made, train, sparsity=sparsity, keep=keep, at_least=at_least, validation=validation,
+            **functions, epochs=epochs, steps=steps,
+            trained={"auto": None, "yes": True, "no": False}[trained], device=device,
+            precision=precision, clip=clip, channels_last=channels_last, compile=compile, seed=seed,
+            out=folder, method=method, saliency=saliency, ignore=ignore,
+        )  # fmt: skip
+        found.report(folder / PAGE)
+    if as_json:
+        print_json(_summary(folder, found))
+    else:
+        _print(folder, found)
+    return 0
+
+
+def _loaders(target: str) -> tuple[Any, Any]:
+    """Return the training batches and those for validation, or None."""
+    found = load_named("--data", target)
+    if callable(found):
+        found = call_named(target, found)
+    if isinstance(found, tuple):
+        if len(found) != 2:
+            raise TrellisError(
+                f"--data {target!r} returned a tuple of {len(found)}; expected the training "
+                "batches, or a tuple of the training and the validation batches"
+            )
+        return found
+    return found, None
+
+
+def _folder(model: str, sparsity: Any, keep: Any, at_least: Any) -> Path:
+    given = {"sparsity": sparsity, "keep": keep, "at-least": at_least}
+    told = [f"{name}-{value:g}" for name, value in given.items() if value is not None]
+    return Path("runs", "-".join([model.replace(":", "-"), *told]))
+
+
+def _summary(folder: Path, found: trellis.Shrunk) -> dict[str, Any]:
+    return {
+        "out": str(folder),
+        "report": str(folder / PAGE),
+        "kept": found.masks.kept,
+        "budget": found.masks.budget,
+        "total": found.masks.total,
+        "live": found.audit.live,
+        "outputs": found.audit.outputs,
+        "outputs_reached": found.audit.outputs_reached,
+        "score": found.score,
+        "dense_score": found.dense_score,
+        "met": found.met,
+        "loss": found.history[-1]["loss"],
+        "seconds": round(found.seconds, 1),
+        "search": [
+            {"budget": each.budget, "kept": each.kept, "score": each.score if each.kept else None}
+            for each in found.search
+        ],
+    }
+
+
+def _print(folder: Path, found: trellis.Shrunk) -> None:
+    rows = table(["layer", "shape", "connections", "kept", "live"])
+    for layer in found.audit.layers:
+        shape = "x".join(map(str, layer.shape))
+        rows.add_row(layer.name, shape, *(f"{n:,}" for n in (layer.total, layer.kept, layer.live)))
+    out = console()
+    show(rows, out)
+    lines = ["", repr(found)]
+    if found.met is False:
+        lines.append("no network that was tried holds the score; this is the best of them")
+    out.print("\n".join([*lines, f"wrote {folder / 'model'}, {folder / PAGE}"]), soft_wrap=True)
