@@ -118,7 +118,7 @@ def shrink_model(
         check_format(weights)
         load_weights(made, weights)
     train, validation = _loaders(data)
-    functions = {
+    functions: dict[str, Any] = {
         name: None if target is None else load_named(f"--{name}", target)
         for name, target in (("loss", loss), ("score", score), ("optimizer", optimizer))
     }
