@@ -1,4 +1,5 @@
 /* Whatever the bytes, the .trellis reader refuses them or gives tables that run within bounds. */
+#define TRELLIS_DECODED
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,11 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t length) {
     const trellis_band *band = file.tables.band;
     for (uint32_t b = 0; b < file.bands; b++)
         uses += (uint64_t)band[b].fan * band[b].count * band[b].groups;
+    for (uint32_t i = 0; i < file.looped.count; i++) {
+        const trellis_loop *l = &file.looped.loop[i];
+        uses += (uint64_t)l->channels * l->height * l->width * l->window_height * l->window_width
+                * (l->shared ? 1 : l->sources + 1u);
+    }
     trellis_free(&file);
     if (uses > SOME) return 0; /* sound, and too slow to try a thousand times a second */
     trellis_model *model = trellis_open(data, length, why, sizeof why);

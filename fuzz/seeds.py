@@ -17,6 +17,20 @@ ROWS = ["1 2 3 4 5 6 7 8 9", "1,2,3,4,5,6,7,8,9.5e-1", "# a comment", "", "nan,1
 HEADER = "frame,hip_x,hip_y,hip_z,x_x,x_y,x_z"
 
 
+class Residual(nn.Module):
+    """Every kind of loop: strided, transposed, pooled, and a residual sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.down = nn.Conv2d(2, 2, 3, padding=1), nn.Conv2d(2, 3, 3, 2, 1)
+        self.up, self.last = nn.ConvTranspose2d(3, 2, 2, 2), nn.Linear(2, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(x + self.inner(x))
+        x = nn.functional.max_pool2d(torch.relu(self.up(self.down(x))), 3, 2, 1)
+        return self.last(x.mean((2, 3)))
+
+
 def models() -> dict[str, tuple[nn.Module, torch.Tensor]]:
     torch.manual_seed(0)
     return {
@@ -28,6 +42,7 @@ def models() -> dict[str, tuple[nn.Module, torch.Tensor]]:
             ),
             torch.zeros(1, 2, 6, 6),
         ),
+        "residual": (Residual(), torch.zeros(1, 2, 6, 7)),
         "gcn": (trellis.skeleton.GCN(5, 6, 4, heads=2, filters=3), torch.zeros(1, 5, 6)),
     }  # fmt: skip
 

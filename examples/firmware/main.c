@@ -15,7 +15,15 @@
 #define TICK_BITS 0xFFFFFFu
 #define LOOPS 1000000u
 
-static float scratch[TRELLIS_SCRATCH], output[TRELLIS_OUTPUTS];
+/* What model.h says of its memory is what it takes: behind scratch lie words that must not change. */
+static struct {
+    float scratch[TRELLIS_SCRATCH];
+    uint32_t guard[4];
+} memory;
+static float output[TRELLIS_OUTPUTS];
+static float *const scratch = memory.scratch;
+_Static_assert(sizeof memory.scratch + sizeof output == TRELLIS_RAM, "the peak of RAM");
+#define GUARD 0x5AFE5AFEu
 static uint32_t known; /* ticks of the loop */
 
 static uint32_t now(void) { return TICK_VALUE; } /* counts down */
@@ -40,6 +48,16 @@ static void say_number(const char *name, uint32_t value) {
 
 static uint32_t instructions(uint64_t ticks) { return (uint32_t)(ticks * (2 * LOOPS) / known); }
 
+static void guard(void) {
+    for (int i = 0; i < 4; i++) memory.guard[i] = GUARD;
+}
+
+static int guarded(void) {
+    for (int i = 0; i < 4; i++)
+        if (memory.guard[i] != GUARD) return 0;
+    return 1;
+}
+
 /* The network alone, on inputs that somebody prepared. */
 static int on_inputs(int32_t from, int32_t to) {
     uint32_t count = 0;
@@ -48,10 +66,12 @@ static int on_inputs(int32_t from, int32_t to) {
         const uint32_t began = now();
         if (trellis_run(scratch, output, scratch) != 0) return 3;
         ticks += (began - now()) & TICK_BITS;
+        if (!guarded()) return 8;
         if (moved(SYS_WRITE, to, output, sizeof output) != 0) return 4;
         count++;
     }
     say_number("inferences", count);
+    say_number("ram", TRELLIS_RAM);
     if (count) say_number("instructions", instructions(ticks) / count);
     return 0;
 }
@@ -85,6 +105,7 @@ static int on_recording(int32_t from, int32_t to) {
 #endif
 
 int main(void) {
+    guard();
     TICK_RELOAD = TICK_BITS;
     TICK_VALUE = 0;
     TICK_CONTROL = 5; /* on, by the processor's clock, without interrupts */

@@ -189,7 +189,8 @@ def _absolute(folders: str) -> str:
 SOURCES = ("native.c", "reader.c", "plan.c", "single.c", "lanes.c")
 HEADERS = (
     "activation.h", "bits.h", "chunk.h", "cosine.h", "fours.h", "half.h", "kernel.h", "lanes.h",
-    "native.h", "plan.h", "reader.h", "real.h", "size.h", "sums.h", "tables.h", "turn.h", "wide.h",
+    "loop_reader.h", "loops.h", "native.h", "plan.h", "reader.h", "real.h", "size.h", "sums.h",
+    "tables.h", "turn.h", "wide.h",
 )  # fmt: skip
 FLAGS = ("-std=gnu99", "-O3", "-fPIC", "-shared", "-fvisibility=hidden")
 

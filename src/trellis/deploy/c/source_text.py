@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..recording import bone_length, cosine_table, divisor, waves
 from ..tables.activation import Activation
 from ..tables.form import KINDS, Step, Tables
+from ..tables.loop import LOOPS, Loop
 
 # Numbers as C initialisers.
 
@@ -23,7 +24,7 @@ def index_array(name: str, kind: str, values: NDArray[Any]) -> str:
     """
     >>> print(index_array("fan", "uint16_t", np.array([1, 2])))
     static const uint16_t fan[2] = {
-        1, 2
+    1,2
     };
     """
     return _array(name, kind, (str(int(v)) for v in values), len(values))
@@ -65,12 +66,12 @@ def string(text: str) -> str:
 def _array(name: str, kind: str, words: Iterable[str], length: int) -> str:
     lines, line = [], ""
     for word in words:
-        if len(line) + len(word) + 2 > WIDTH:
+        if len(line) + len(word) + 1 > WIDTH:
             lines.append(line)
             line = ""
-        line += (" " if line else "") + word + ","
+        line += word + ","
     lines.append(line.rstrip(",") or "0")  # C has no empty arrays
-    body = "\n".join(f"    {line}" for line in lines)
+    body = "\n".join(lines)
     return f"static const {kind} {name}[{max(length, 1)}] = {{\n{body}\n}};"
 
 
@@ -92,6 +93,21 @@ def arithmetic(tables: Tables) -> bool:
     return all(step.act.name in _ARITHMETIC for step in tables.steps)
 
 
+SLACK = 8  # TRELLIS_SLACK in loops.h: numbers behind memory that a vector may read
+
+
+def scratch(tables: Tables) -> int:
+    """The numbers of memory that exported C needs: units and, for loops, the taps of a channel."""
+    if not tables.loops:
+        return tables.size
+    return tables.size + SLACK + 2 * max(int(loop.fan.max(initial=0)) for loop in tables.loops)
+
+
+def ram(tables: Tables) -> int:
+    """The bytes of scratch memory and outputs."""
+    return 4 * (scratch(tables) + tables.output_units)
+
+
 def header(tables: Tables) -> str:
     """``model.h``: sizes, and what may be called."""
     recording = tables.notes.get("recording")
@@ -105,7 +121,8 @@ def header(tables: Tables) -> str:
         "",
         f"#define TRELLIS_INPUTS {tables.input_units} /* {_shapes(tables.inputs)} */",
         f"#define TRELLIS_OUTPUTS {tables.output_units} /* {_shapes(tables.outputs)} */",
-        f"#define TRELLIS_SCRATCH {tables.size} /* floats of memory that trellis_run needs */",
+        f"#define TRELLIS_SCRATCH {scratch(tables)} /* floats of memory that trellis_run needs */",
+        f"#define TRELLIS_RAM {ram(tables)} /* bytes of it and of the outputs: the peak */",
         f"#define TRELLIS_WEIGHTS {tables.weights}",
         f"#define TRELLIS_MULTIPLICATIONS {tables.uses}",
         f"#define TRELLIS_VALUES {string(tables.values)}",
@@ -148,6 +165,8 @@ def source(tables: Tables) -> str:
     head = [LICENCE, '#include "model.h"', "", "#include <stddef.h>", "#include <string.h>", ""]
     if arithmetic(tables):
         head.append("#define TRELLIS_NO_MATH")
+    if tables.loops:
+        head.append("#define TRELLIS_LOOPS")
     head += [
         f"#define TRELLIS_INDEX {index}",
         f"#define TRELLIS_VALUE {value}",
@@ -157,8 +176,18 @@ def source(tables: Tables) -> str:
     parts = ["\n".join(head), packaged("tables.h"), packaged("activation.h")]
     if tables.values == "fp16":
         parts.append(packaged("half.h"))
-    parts += [packaged(name) for name in ("real.h", "fours.h", "sums.h", "kernel.h", "finite.h")]
-    parts += [_arrays(tables, index, value), _run(tables)]
+    if tables.loops:
+        parts.append(packaged("loops.h"))
+    if _tabled(tables):
+        parts += [packaged(name) for name in ("real.h", "fours.h", "sums.h", "kernel.h")]
+    parts.append(packaged("finite.h"))
+    if tables.loops:
+        parts.append(_loop_arrays(tables, index, value))
+    if _tabled(tables):
+        parts.append(_arrays(tables, index, value))
+    else:
+        parts += [index_array("table_results", index, tables.results), ""]
+    parts.append(_run(tables))
     if tables.notes.get("classes"):
         parts.append(_names("trellis_classes", "TRELLIS_CLASSES", tables.notes["classes"]))
     if tables.notes.get("recording"):
@@ -177,10 +206,73 @@ def program(tables: Tables) -> str:
     return LICENCE + text.replace("@INCLUDES@", parts)
 
 
+def _tabled(tables: Tables) -> bool:
+    """Whether there is a step that is no loop, or none at all."""
+    return len(tables.loops) < len(tables.steps) or not tables.steps
+
+
+def gaps(loop: Loop) -> NDArray[np.int64]:
+    """The taps of a loop in bytes: how far each is from the one before; 255 is that far and no tap.
+
+    >>> from types import SimpleNamespace
+    >>> gaps(SimpleNamespace(taps=np.array([3, 4, 300, 2]), fan=np.array([3, 1]))).tolist()
+    [3, 0, 255, 40, 2]
+    """
+    ends = np.cumsum(loop.fan)
+    found = np.diff(loop.taps, prepend=-1) - 1
+    begins = (ends - loop.fan)[loop.fan > 0]
+    found[begins] = loop.taps[begins]
+    far = found // 255
+    made = np.full(len(found) + int(far.sum()), 255)
+    made[np.cumsum(far + 1) - 1] = found % 255
+    return made
+
+
+def _loop_arrays(tables: Tables, index: str, value: str) -> str:
+    loops = tables.loops
+    weights = _joined([loop.weights for loop in loops])
+    if tables.values == "fp16":
+        weights = weights.astype(np.float16).view(np.uint16)
+    extras = [np.maximum(loop.extras, 0) for loop in loops]
+    bias = [loop.bias for loop in loops if np.any(loop.bias)]
+    scale = [loop.scale for loop in loops if np.any(loop.scale != 1)]
+    rows = ",\n".join(f"    {_loop_entry(loop)}" for loop in loops)
+    return "\n".join(
+        [
+            f"static const trellis_loop loop_table[{len(loops)}] = {{\n{rows}\n}};",
+            index_array("loop_gaps", "uint8_t", _joined([gaps(loop) for loop in loops])),
+            float_array("loop_weights", weights)
+            if tables.values == "fp32"
+            else index_array("loop_weights", value, weights),
+            index_array("loop_fan", index, _joined([_fans(loop) for loop in loops])),
+            index_array("loop_sources", index, _joined([loop.sources for loop in loops])),
+            index_array("loop_extras", index, _joined(extras)),
+            float_array("loop_bias", _joined(bias)),
+            float_array("loop_scale", _joined(scale)),
+            "",
+        ]
+    )
+
+
+def _fans(loop: Loop) -> NDArray[np.int64]:
+    return loop.fan if loop.kind != "mean" else loop.fan[:0]
+
+
+def _loop_entry(loop: Loop) -> str:
+    flags = [
+        len(KINDS) + LOOPS.index(loop.kind), loop.act.code, int(loop.shared),
+        int(np.any(loop.bias)), int(np.any(loop.scale != 1)), int(len(loop.extras) > 0),
+    ]  # fmt: skip
+    numbers = [*loop.shape, *loop.out, *loop.stride, *loop.window, *loop.reach]
+    numbers += [len(loop.sources), *loop.border]
+    words = [*map(str, flags), number(loop.act.a), number(loop.act.b), *map(str, numbers)]
+    return f"{{{', '.join(words)}}}"
+
+
 def _arrays(tables: Tables, index: str, value: str) -> str:
-    steps = tables.steps
+    steps = [step for step in tables.steps if isinstance(step, Step)]
     modulo = 1 << (16 if index == "uint16_t" else 32)
-    rows = ",\n".join(f"    {_entry(step)}" for step in steps) or "    {0}"
+    rows = ",\n".join(f"    {_entry(step)}" for step in tables.steps) or "    {0}"
     bands = [band for step in steps for band in step.bands]
     lines = ",\n".join(f"    {{{', '.join(map(str, band))}}}" for band in bands) or "    {0}"
     bias = [step.bias for step in steps if np.any(step.bias)]
@@ -195,7 +287,7 @@ def _arrays(tables: Tables, index: str, value: str) -> str:
     )
     return "\n".join(
         [
-            f"static const trellis_step table_step[{max(len(steps), 1)}] = {{\n{rows}\n}};",
+            f"static const trellis_step table_step[{max(len(tables.steps), 1)}] = {{\n{rows}\n}};",
             f"static const trellis_band table_band[{max(len(bands), 1)}] = {{\n{lines}\n}};",
             float_array("table_bias", _joined(bias)),
             float_array("table_scale", _joined(scale)),
@@ -217,7 +309,9 @@ def _joined(parts: list[Any]) -> Any:
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-def _entry(step: Step) -> str:
+def _entry(step: Step | Loop) -> str:
+    if isinstance(step, Loop):
+        return f"{{{len(KINDS)}, 0, 0, 0, 0, 0.0f, 0.0f, 0}}"  # the next loop
     act: Activation = step.act
     biased, scaled = int(np.any(step.bias)), int(np.any(step.scale != 1))
     flags = f"{biased}, {scaled}, {int(step.adds)}"
@@ -227,18 +321,34 @@ def _entry(step: Step) -> str:
     )
 
 
+_CURSOR = """\
+{
+        loop_gaps, loop_weights, loop_fan, loop_sources, loop_extras, loop_bias, loop_scale
+    }"""
+
+
 def _run(tables: Tables) -> str:
-    return f"""\
+    cursor = f",\n    loop_table, {_CURSOR}" if tables.loops else ""
+    model, evaluate = "", "trellis_evaluate(&model, scratch);"
+    if _tabled(tables):
+        model = f"""\
 static const trellis_tables model = {{
-    TRELLIS_INPUTS, TRELLIS_OUTPUTS, TRELLIS_SCRATCH, {len(tables.steps)},
+    TRELLIS_INPUTS, TRELLIS_OUTPUTS, {tables.size}, {len(tables.steps)},
     table_step, table_band, table_bias, table_scale, table_terms, table_weights,
-    table_offsets, table_outs, table_results
+    table_offsets, table_outs, table_results{cursor}
 }};
 
-int trellis_run(const float *input, float *output, float *scratch) {{
+"""
+    else:
+        evaluate = f"""\
+trellis_loop_cursor at = {_CURSOR};
+    for (unsigned i = 0; i < {len(tables.loops)}; i++)
+        trellis_loop_run(&loop_table[i], &at, scratch, scratch + {tables.size} + TRELLIS_SLACK);"""
+    return f"""\
+{model}int trellis_run(const float *input, float *output, float *scratch) {{
     if (!input || !output || !scratch || !trellis_finite(input, TRELLIS_INPUTS)) return -1;
     if (input != scratch) memcpy(scratch, input, TRELLIS_INPUTS * sizeof *scratch);
-    trellis_evaluate(&model, scratch);
+    {evaluate}
     for (size_t i = 0; i < TRELLIS_OUTPUTS; i++) output[i] = scratch[table_results[i]];
     return 0;
 }}

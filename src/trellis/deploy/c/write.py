@@ -17,7 +17,8 @@ from ..format.write import to_bytes
 from ..prepare import made, prepared
 from ..recording import Recording, cosine_table, waves, work
 from ..tables.form import Tables
-from .source_text import arithmetic, header, program, source
+from ..tables.loop import Loop
+from .source_text import arithmetic, gaps, header, program, ram, scratch, source
 from .stream_text import settings_of, stream_files, stream_readme
 
 # The README beside exported C.
@@ -63,7 +64,7 @@ def readme(tables: Tables) -> str:
             *(_call_recording() if recognises else _call_plain()),
             "```",
             "",
-            f"Memory: {4 * tables.size:,} bytes of scratch, which the caller gives. On a",
+            f"Memory: {4 * scratch(tables):,} bytes of scratch, which the caller gives. On a",
             "microcontroller the tables stay in flash; `-ffunction-sections -Wl,--gc-sections`",
             "leaves out what is not called.",
             "",
@@ -174,7 +175,9 @@ class CExport:
         uses: Multiplications per inference.
         file: Bytes of ``model.trellis``.
         flash: Bytes of the tables in C.
-        ram: Bytes of scratch memory and outputs.
+        ram: Bytes of scratch memory and outputs, at their peak.
+        choices: For each layer over planes, whether it is a loop or a table, and the bytes of
+            either.
     """
 
     folder: Path
@@ -184,13 +187,15 @@ class CExport:
     file: int
     flash: int
     ram: int
+    choices: tuple[Any, ...] = ()
 
     def __str__(self) -> str:
-        return (
+        told = (
             f"{self.folder}: {self.weights:,} weights, {self.units:,} units, "
             f"{self.uses:,} multiplications; model.trellis {self.file:,} bytes; in C, tables of "
-            f"{self.flash:,} bytes and {self.ram:,} bytes of memory"
+            f"{self.flash:,} bytes and at most {self.ram:,} bytes of memory"
         )
+        return "\n".join([told, *(f"  {choice}" for choice in self.choices)])
 
 
 def write_c(tables: Tables, folder: str | os.PathLike[str]) -> CExport:
@@ -209,7 +214,7 @@ def write_c(tables: Tables, folder: str | os.PathLike[str]) -> CExport:
                 draft.write_bytes(content)
     return CExport(
         path, tables.weights, tables.units, tables.uses, len(contents[-1]), flash(tables),
-        4 * (tables.size + tables.output_units),
+        ram(tables), tables.choices,
     )  # fmt: skip
 
 
@@ -219,6 +224,12 @@ def flash(tables: Tables) -> int:
     value = {"fp32": 4, "fp16": 2, "int8": 1}[tables.values]
     total = index * len(tables.results)
     for step in tables.steps:
+        if isinstance(step, Loop):
+            total += 16 + index * (19 + len(step.fan) + len(step.sources) + len(step.extras))
+            total += len(gaps(step)) + value * len(step.weights)
+            biased, scaled = bool(np.any(step.bias)), bool(np.any(step.scale != 1))
+            total += 4 * step.shape[0] * (biased + scaled)
+            continue
         total += 20 + index * (3 * len(step.bands) + len(step.terms) + len(step.others))
         total += index * 2 * len(step.outs) + value * len(step.weights)
         total += 4 * len(step.fan) * (bool(np.any(step.bias)) + bool(np.any(step.scale != 1)))

@@ -47,17 +47,31 @@ from ..tables.form import VALUES
 # zigzag; the stride of each group of several instances; gaps between the outs of a group, divided
 # by its stride, less 1 (where they are unordered, the gaps as they are, zigzag);
 #
+# A loop (version 2) has kind, activation, flags (1 biased, 2 scaled, 4 shared, 8 bordered, 16
+# extras), 0 and the activation's two numbers; then, in seven bits a byte, low ones first
+# (`varint`): channels, height, width, the four numbers of its outs, of its stride (2), window (2)
+# and reach (2), how many sources and taps it has, and its border (4) if it is bordered; then
+#
+# - biases of its channels (fp32) and scales (fp32 if shared, else the upper half of an fp32) where
+# the flags say so; weights, unless shared,
+# - `places` of its sources; Rice-coded, unless shared, the fan of each channel; each channel's
+# taps, less what follows the tap before; with extras, whether each channel has one, and their
+# `places`;
+#
 # and at the end where the first output lies (32 bits) and, Rice-coded, where each other lies, less
 # what follows the one before, zigzag.
 
 
 MAGIC = b"TRELLIS\n"
-VERSION = 1
+VERSION = 2
+PLAIN = 1  # of files without loops, which older versions read too
 SECTIONS = (b"META", b"DATA")
 STEP = "<BBBBffIIIII"
 BIASED, SCALED, UNORDERED, ADDS = 1, 2, 4, 8
+SHARED, BORDERED, EXTRAS = 4, 8, 16  # of loops
 MOST_UNITS = 1 << 24
 MOST_USES = 1 << 26
+MOST_LOOPED = 1 << 28  # reads of all windows of all planes, which a reader checks one by one
 MOST_STEPS = 1 << 16
 MOST_BYTES = 1 << 30  # of a whole file
 
@@ -219,3 +233,49 @@ def _best(values: Ints) -> int:
         far = int((high >= FAR).sum())
         sizes.append(int(np.minimum(high, FAR).sum()) + len(values) * (k + 1) + 32 * far)
     return int(np.argmin(sizes))
+
+
+def varint(value: int) -> bytes:
+    """
+    >>> varint(5).hex(), varint(300).hex()
+    ('05', 'ac02')
+    """
+    made = bytearray()
+    while value >= 0x80:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
+
+
+def varints(data: bytes, at: int, count: int) -> tuple[list[int], int]:
+    """Decode integers of up to four bytes each; return them and where they end."""
+    found = []
+    for _ in range(count):
+        value = 0
+        for place in range(5):
+            if at >= len(data) or place == 4:
+                raise TrellisError("a number ends too early, or is too large")
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << 7 * place
+            if byte < 0x80:
+                break
+        found.append(value)
+    return found, at
+
+
+def places(values: Ints) -> bytes:
+    """Encode addresses: the first, the common divisor of their distances, the distances by it."""
+    gaps = np.diff(values)
+    unit = max(int(np.gcd.reduce(gaps)), 1) if len(gaps) else 1
+    return varint(int(values[0])) + varint(unit) + encoded(zigzag(gaps // unit - 1))
+
+
+def unplaced(data: bytes, at: int, count: int) -> tuple[Ints, int]:
+    """Decode ``count`` addresses, one at least."""
+    (first, unit), at = varints(data, at, 2)
+    gaps, at = decoded(data, at, count - 1)
+    if unit > MOST_UNITS or np.any(gaps > 2 * MOST_UNITS):
+        raise TrellisError("a table has a distance that is too large")
+    return np.cumsum(np.concatenate([[first], (unzigzag(gaps) + 1) * unit])), at

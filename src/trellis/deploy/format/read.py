@@ -16,23 +16,31 @@ from ...errors import TrellisError
 from ...limits import read_limited
 from ..tables.activation import NAMES, Activation
 from ..tables.form import KINDS, VALUES, Step, Tables
+from ..tables.loop import LOOPS, Loop
 from .encoding import (
     ADDS,
     BIASED,
+    BORDERED,
+    EXTRAS,
     MAGIC,
     MOST_BYTES,
+    MOST_LOOPED,
     MOST_STEPS,
     MOST_UNITS,
     MOST_USES,
+    PLAIN,
     SCALED,
     SECTIONS,
+    SHARED,
     STEP,
     UNORDERED,
     VERSION,
     Ints,
     checked_meta,
     decoded,
+    unplaced,
     unzigzag,
+    varints,
 )
 
 # Checks: no address outside memory, no read before its write.
@@ -42,8 +50,14 @@ def check(tables: Tables) -> None:
     """Raise unless every address lies in memory and every read follows its write."""
     written = np.zeros(tables.size, bool)
     written[: tables.input_units] = True
-    uses = 0
+    uses = looped = 0
     for number, step in enumerate(tables.steps):
+        if isinstance(step, Loop):
+            looped += len(step.sources) * step.window[0] * step.window[1] * step.positions
+            if looped > MOST_LOOPED:
+                raise TrellisError(f"its loops read more than {MOST_LOOPED:,} numbers")
+            _check_loop(step, written, tables.input_units, number)
+            continue
         uses += step.uses
         if uses > MOST_USES:
             raise TrellisError(f"it needs more than {MOST_USES:,} multiplications")
@@ -78,6 +92,37 @@ def _check(step: Step, written: NDArray[np.bool_], inputs: int, number: int) -> 
     written |= now
 
 
+def _check_loop(loop: Loop, written: NDArray[np.bool_], inputs: int, number: int) -> None:
+    """Raise unless each whole window reads what was computed before, and writes what is its own."""
+    size = len(written)
+    if name := loop.not_finite():
+        raise TrellisError(f"loop {number} has a {name} that is not finite")
+    if np.isnan(loop.act.a) or np.isnan(loop.act.b):
+        raise TrellisError(f"loop {number} has an activation with NaN")
+    outs = (loop.places() + np.arange(loop.shape[0])[:, None] * loop.out[1]).reshape(-1)
+    zeros = loop.cleared()
+    now = np.zeros(size, bool)
+    for places in (outs, zeros):
+        _inside(places, size, f"loop {number} writes what")
+        if np.any(places < inputs) or now[places].any() or len(np.unique(places)) != len(places):
+            raise TrellisError(f"loop {number} writes to an address twice, or over an input")
+        now[places] = True
+    read = (loop.window_read()[:, None] + loop.positions_read()).reshape(-1)
+    for source in loop.sources:
+        _inside(read + source, size, f"loop {number} reads what")
+        if not written[read + source].all() or now[read + source].any():
+            raise TrellisError(f"loop {number} reads what is not computed yet")
+    for channel, extra in enumerate(loop.extras):
+        at = loop.places() - loop.out[0] + extra
+        if extra < 0:
+            continue
+        _inside(at, size, f"loop {number} adds what")
+        itself = extra == loop.out[0] + channel * loop.out[1]
+        if not written[at].all() or (now[at].any() and not itself):
+            raise TrellisError(f"loop {number} adds what is not computed yet")
+    written |= now
+
+
 def _inside(places: NDArray[np.int64], size: int, what: str) -> None:
     if len(places) and (int(places.min()) < 0 or int(places.max()) >= size):
         raise TrellisError(f"{what} lies outside its memory")
@@ -102,8 +147,8 @@ def content(path: str | os.PathLike[str]) -> bytes:
 def read_bytes(data: bytes, name: str = "the file") -> Tables:
     """Read from memory; ``name`` is for messages."""
     try:
-        meta, body = _sections(data)
-        tables = _tables(body, meta)
+        meta, body, version = _sections(data)
+        tables = _tables(body, meta, version)
         check(tables)
         return tables
     except (TrellisError, struct.error, ValueError, OverflowError, RecursionError) as error:
@@ -114,19 +159,19 @@ def read_bytes(data: bytes, name: str = "the file") -> Tables:
 def read_meta(data: bytes, name: str = "the file") -> dict[str, Any]:
     """Return the description in a file, after a check of the checksums but not of the tables."""
     try:
-        meta, body = _sections(data)
+        meta, body, _ = _sections(data)
         _check_values(body, meta)
         return meta
     except (TrellisError, struct.error, ValueError, RecursionError) as error:
         raise TrellisError(f"{name!r} is damaged or not a .trellis file: {error}") from None
 
 
-def _sections(data: bytes) -> tuple[dict[str, Any], bytes]:
+def _sections(data: bytes) -> tuple[dict[str, Any], bytes, int]:
     if data[:8] != MAGIC:
         raise TrellisError("it has another signature")
     version, count = struct.unpack_from("<II", data, 8)
-    if version != VERSION:
-        raise TrellisError(f"it has version {version}; this Trellis reads version {VERSION}")
+    if version not in (PLAIN, VERSION):
+        raise TrellisError(f"it has version {version}; this Trellis reads up to {VERSION}")
     if count != len(SECTIONS):
         raise TrellisError(f"expected {len(SECTIONS)} sections, got {count}")
     end = 16 + 12 * count
@@ -145,10 +190,10 @@ def _sections(data: bytes) -> tuple[dict[str, Any], bytes]:
         at += length
     if at != len(data):
         raise TrellisError(f"{len(data) - at} bytes follow its end")
-    return checked_meta(json.loads(bodies[0].decode("utf-8"))), bodies[1]
+    return checked_meta(json.loads(bodies[0].decode("utf-8"))), bodies[1], version
 
 
-def _tables(data: bytes, meta: dict[str, Any]) -> Tables:
+def _tables(data: bytes, meta: dict[str, Any], version: int) -> Tables:
     inputs, outputs, size, count, values = struct.unpack_from("<IIIIB", data, 0)
     if (
         size > MOST_UNITS
@@ -159,8 +204,13 @@ def _tables(data: bytes, meta: dict[str, Any]) -> Tables:
     ):
         raise TrellisError(f"it needs {size:,} units in {count:,} steps")
     _check_values(data, meta)
-    at, steps, room = 17, [], MOST_USES
+    at, room = 17, MOST_USES
+    steps: list[Step | Loop] = []
     for _ in range(count):
+        if version > PLAIN and at < len(data) and data[at] >= len(KINDS):
+            loop, at = _loop(data, at, VALUES[values])
+            steps.append(loop)
+            continue
         step, at = _step(data, at, VALUES[values], size, room)
         room -= max(len(step.terms), len(step.outs))
         steps.append(step)
@@ -224,6 +274,71 @@ def _step(data: bytes, at: int, values: str, size: int, room: int) -> tuple[Step
         weights, offsets, outs, bool(flags & ADDS),
     )  # fmt: skip
     return step, at
+
+
+def _loop(data: bytes, at: int, values: str) -> tuple[Loop, int]:
+    kind, act, flags, zero, a, b = struct.unpack_from("<BBBBff", data, at)
+    kind -= len(KINDS)
+    if kind >= len(LOOPS) or act >= len(NAMES) or flags > 31 or zero:
+        raise TrellisError(f"unknown loop: kind {kind}, activation {act}, flags {flags}")
+    shared = bool(flags & SHARED)
+    numbers, at = varints(data, at + 12, 19 if flags & BORDERED else 15)
+    channels, height, width, *rest = numbers
+    out, stride, window, reach = rest[:4], rest[4:6], rest[6:8], rest[8:10]
+    sources, taps, *border = rest[10:]
+    if max(numbers) > MOST_UNITS or min(channels, height, width, *window) < 1:
+        raise TrellisError("a loop has a size that is zero or too large")
+    if channels * height * width > MOST_UNITS or window[0] * window[1] * sources > MOST_UNITS:
+        raise TrellisError("a loop is too large")
+    if max(channels, sources, taps) > 8 * len(data):
+        raise TrellisError(f"a loop claims {taps:,} taps in {len(data):,} bytes")
+    fits = sources == channels and (taps == 0) == (LOOPS[kind] == "mean")
+    if not (fits if shared else LOOPS[kind] == "conv" and (sources > 0 or taps == 0)):
+        raise TrellisError("a loop has the wrong number of sources or taps")
+    if border and (out[1] != (border[2] + border[0]) * (border[3] + border[1]) or not any(border)):
+        raise TrellisError("a loop's border does not fit its planes")
+    if border and not (border[0] or border[1]):
+        raise TrellisError("a loop has an empty border")
+    bias, at = _array(data, at, "<f4", channels if flags & BIASED else 0)
+    scale, at = _array(data, at, "<f4" if shared else "<u2", channels if flags & SCALED else 0)
+    if not shared:
+        scale = (scale.astype(np.uint32) << 16).view(np.float32)
+    weights, at = _array(data, at, _TYPES[values], 0 if shared else taps)
+    places = np.zeros(0, np.int64)
+    if sources:
+        places, at = unplaced(data, at, sources)
+    fan = np.array([taps], np.int64)
+    if not shared:
+        fan, at = decoded(data, at, channels)
+        if int(fan.sum()) != taps:
+            raise TrellisError(f"a loop's channels do not add up to {taps:,} taps")
+    gaps, at = decoded(data, at, taps)
+    steps = gaps + 1
+    ends = np.cumsum(fan)
+    total = np.cumsum(steps)
+    before = np.concatenate([[0], total])[(ends - fan)]
+    flat = total - 1 - np.repeat(before, fan)
+    if len(flat) and int(flat.max()) >= window[0] * window[1] * (1 if shared else sources):
+        raise TrellisError("a loop has a tap outside its window")
+    extras = np.zeros(0, np.int64)
+    if flags & EXTRAS:
+        real, at = decoded(data, at, channels)
+        if not len(real) or int(real.max()) != 1:
+            raise TrellisError("a loop has extras for no channel")
+        found, at = unplaced(data, at, int(real.sum()))
+        if found.min() < 1 or found.max() > MOST_UNITS:
+            raise TrellisError("a loop adds what lies outside its memory")
+        extras = np.full(channels, -1, np.int64)
+        extras[real == 1] = found
+    loop = Loop(
+        LOOPS[kind], Activation(NAMES[act], float(a), float(b)), (channels, height, width),
+        (out[0], out[1], out[2], out[3]), (stride[0], stride[1]), (window[0], window[1]),
+        (reach[0], reach[1]), places, shared, fan, flat, weights,
+        scale if flags & SCALED else np.ones(channels, np.float32),
+        bias if flags & BIASED else np.zeros(channels, np.float32), extras,
+        (border[0], border[1], border[2], border[3]) if border else (0, 0, 0, 0),
+    )  # fmt: skip
+    return loop, at
 
 
 def _outs(

@@ -14,19 +14,26 @@ from numpy.typing import NDArray
 from ...errors import TrellisError
 from ...files import check_writable, replacing
 from ..tables.form import KINDS, VALUES, Step, Tables
+from ..tables.loop import LOOPS, Loop
 from .encoding import (
     ADDS,
     BIASED,
+    BORDERED,
+    EXTRAS,
     MAGIC,
     MOST_UNITS,
     MOST_USES,
+    PLAIN,
     SCALED,
     SECTIONS,
+    SHARED,
     STEP,
     UNORDERED,
     VERSION,
     Ints,
     encoded,
+    places,
+    varint,
     zigzag,
 )
 
@@ -43,10 +50,11 @@ def write(tables: Tables, path: str | os.PathLike[str]) -> int:
 
 def to_bytes(tables: Tables) -> bytes:
     """Return the content of a ``.trellis`` file."""
-    if tables.size > MOST_UNITS or tables.uses > MOST_USES:
+    uses = sum(step.uses for step in tables.steps if isinstance(step, Step))
+    if tables.size > MOST_UNITS or uses > MOST_USES:
         raise TrellisError(
             f"expected at most {MOST_UNITS:,} units and {MOST_USES:,} multiplications, got "
-            f"{tables.size:,} and {tables.uses:,}; prune further, or export ONNX (trellis export "
+            f"{tables.size:,} and {uses:,}; prune further, or export ONNX (trellis export "
             "onnx)"
         )
     meta = {
@@ -56,7 +64,8 @@ def to_bytes(tables: Tables) -> bytes:
         **tables.notes,
     }
     bodies = (json.dumps(meta, ensure_ascii=False, separators=(",", ":")).encode(), _data(tables))
-    head = MAGIC + struct.pack("<II", VERSION, len(bodies))
+    version = VERSION if tables.loops else PLAIN
+    head = MAGIC + struct.pack("<II", version, len(bodies))
     for tag, body in zip(SECTIONS, bodies, strict=True):
         head += tag + struct.pack("<II", len(body), zlib.crc32(body))
     return head + struct.pack("<I", zlib.crc32(head)) + b"".join(bodies)
@@ -65,7 +74,7 @@ def to_bytes(tables: Tables) -> bytes:
 def _data(tables: Tables) -> bytes:
     counts = (tables.input_units, tables.output_units, tables.size, len(tables.steps))
     parts = [struct.pack("<IIIIB", *counts, VALUES.index(tables.values))]
-    parts += [_step(step) for step in tables.steps]
+    parts += [_loop(step) if isinstance(step, Loop) else _step(step) for step in tables.steps]
     results = tables.results
     parts += [struct.pack("<I", results[0]), encoded(zigzag(np.diff(results) - 1))]
     return b"".join(parts)
@@ -138,3 +147,31 @@ def _halves(values: NDArray[np.float32]) -> bytes:
     if np.any(bits & 0xFFFF):
         raise AssertionError("scales are rounded to the upper half of fp32 when they are chosen")
     return (bits >> 16).astype("<u2").tobytes()
+
+
+def _loop(loop: Loop) -> bytes:
+    biased, scaled = bool(np.any(loop.bias)), bool(np.any(loop.scale != 1))
+    flags = biased * BIASED + scaled * SCALED + loop.shared * SHARED
+    flags += any(loop.border) * BORDERED + bool(len(loop.extras)) * EXTRAS
+    kind = len(KINDS) + LOOPS.index(loop.kind)
+    geometry = [*loop.shape, *loop.out, *loop.stride, *loop.window, *loop.reach]
+    geometry += [len(loop.sources), len(loop.taps), *(loop.border if any(loop.border) else ())]
+    ends = np.cumsum(loop.fan)
+    gaps = np.diff(loop.taps, prepend=-1) - 1
+    begins = (ends - loop.fan)[loop.fan > 0]
+    gaps[begins] = loop.taps[begins]
+    parts = [struct.pack("<BBBBff", kind, loop.act.code, flags, 0, loop.act.a, loop.act.b)]
+    parts += [varint(int(value)) for value in geometry]
+    parts.append(_floats(loop.bias) if biased else b"")
+    if scaled:
+        parts.append(_floats(loop.scale) if loop.shared else _halves(loop.scale))
+    parts.append((loop.weights + loop.weights.dtype.type(0)).tobytes())
+    if len(loop.sources):
+        parts.append(places(loop.sources))
+    if not loop.shared:
+        parts.append(encoded(loop.fan))
+    parts.append(encoded(gaps))
+    if len(loop.extras):
+        real = loop.extras >= 0
+        parts += [encoded(real.astype(np.int64)), places(loop.extras[real])]
+    return b"".join(parts)

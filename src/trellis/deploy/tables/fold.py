@@ -6,6 +6,7 @@ import numpy as np
 
 from .activation import NONE
 from .network import Flags, Ids, Network, RowBlock, coalesce, flat
+from .planes import PlaneBlock
 
 
 def fold(net: Network) -> None:
@@ -18,6 +19,9 @@ def fold(net: Network) -> None:
     """
     fate = _Fate(net)
     for block in net.blocks:
+        if isinstance(block, PlaneBlock):
+            fate.planes(block)
+            continue
         if block.kind == "dot":
             fate.halve(block)
         if block.kind == "sum":
@@ -40,6 +44,9 @@ class _Fate:
         self.firsts = np.array([block.first for block in net.blocks] or [0])
         readers = np.zeros(net.units, np.int64)
         for block in net.blocks:
+            if isinstance(block, PlaneBlock):
+                np.add.at(readers, block.reads(), 1)
+                continue
             np.add.at(readers, block.reads, 1)
             if block.others is not None:
                 np.add.at(readers, block.others, 1)
@@ -57,6 +64,50 @@ class _Fate:
             plain = block.act == NONE
             self.linear[span] = plain & (block.fan > 0)
             self.single[span] = plain & block.wiring & (block.fan == 1)
+
+    def planes(self, block: PlaneBlock) -> None:
+        """Drop taps of planes that are zero, and fold constant ones where no padding is read.
+
+        Behind padding, a constant plane counts less at the border: it stays, and is filled.
+        """
+        fixed = self.constant[block.source].reshape(len(block.source), -1).all(axis=1)
+        values = self.value[block.source].reshape(len(block.source), -1)
+        alike = fixed & (values == values[:, :1]).all(axis=1)
+        known = alike & ((values[:, 0] == 0) | (not block.outside))
+        if block.extra is not None:
+            extra = block.extra.reshape(len(block.extra), -1)
+            told = self.value[np.maximum(extra, 0)]
+            gone = (extra[:, 0] >= 0) & self.constant[np.maximum(extra, 0)].all(axis=1)
+            gone &= (told == told[:, :1]).all(axis=1)
+            block.bias = block.bias + np.where(gone, told[:, 0], 0.0)
+            block.extra = np.where(gone[:, None, None], -1, block.extra)
+            if (block.extra < 0).all():
+                block.extra = None
+        settled = np.zeros(len(block.channels), bool)
+        if block.shared:
+            factor = block.weights.sum() if block.kind == "conv" else 1.0
+            if block.kind == "mean":
+                factor = float(np.prod(block.window))
+            total = np.where(known, values[:, 0] * factor, 0.0)
+            settled = known
+        else:
+            plane = block.plane_of_tap()
+            channel = np.repeat(np.arange(len(block.channels)), block.fan())
+            gone = known[plane]
+            total = np.zeros(len(block.channels))
+            np.add.at(total, channel[gone], (block.weights * values[plane, 0])[gone])
+            block.bias = block.bias + block.scale * total
+            total = np.zeros(len(block.channels))
+            block.taps, block.weights = block.taps[~gone], block.weights[~gone]
+            counts = np.arange(len(block.channels) + 1)
+            block.starts = np.searchsorted(channel[~gone], counts).astype(np.int64)
+            settled = block.fan() == 0
+        if block.extra is not None:
+            settled = settled & (block.extra[:, 0, 0] < 0)
+        units = block.unit_numbers()
+        self.constant[units[settled]] = True
+        value = block.act(block.scale * total + block.bias)
+        self.value[units[settled]] = value[settled][:, None, None]
 
     def constants(self, block: RowBlock) -> None:
         fixed = self.constant[block.reads]

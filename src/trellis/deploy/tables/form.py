@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .activation import Activation
+from .loop import Loop, advance_loop
 
 KINDS = ("sum", "max", "dot")
 VALUES = ("fp32", "fp16", "int8")
@@ -86,10 +87,11 @@ class Tables:
     inputs: tuple[tuple[int, ...], ...]  # shapes, the batch aside
     outputs: tuple[tuple[int, ...], ...]
     size: int
-    steps: tuple[Step, ...]
+    steps: tuple[Step | Loop, ...]
     results: NDArray[np.int64]  # where the outputs lie at the end
     values: str = "fp32"
     notes: dict[str, Any] = field(default_factory=dict)
+    choices: tuple[Any, ...] = ()  # how each layer over planes is stored, and why; not in files
 
     @property
     def input_units(self) -> int:
@@ -102,7 +104,11 @@ class Tables:
     @property
     def weights(self) -> int:
         """Number of stored weights."""
-        return sum(len(step.terms) for step in self.steps if step.kind != "max")
+        return sum(len(step.weights) for step in self.steps)
+
+    @property
+    def loops(self) -> list[Loop]:
+        return [step for step in self.steps if isinstance(step, Loop)]
 
     @property
     def uses(self) -> int:
@@ -111,7 +117,10 @@ class Tables:
     @property
     def units(self) -> int:
         """Number of computed units."""
-        return sum(len(step.outs) for step in self.steps)
+        return sum(
+            step.shape[0] * step.positions if isinstance(step, Loop) else len(step.outs)
+            for step in self.steps
+        )
 
 
 # Tables evaluated in numpy, step by step: the reference for every faster run-time.
@@ -130,8 +139,11 @@ def interpreted(tables: Tables, x: Floats) -> Floats:
     return np.ascontiguousarray(memory[tables.results].T)
 
 
-def advance(step: Step, memory: Floats) -> None:
+def advance(step: Step | Loop, memory: Floats) -> None:
     """Compute one step on memory (size, batch)."""
+    if isinstance(step, Loop):
+        advance_loop(step, memory)
+        return
     batch = memory.shape[1]
     results = np.empty((len(step.outs), batch), np.float32)
     for some, group, term in step.pieces(_AT_ONCE // max(batch, 1)):

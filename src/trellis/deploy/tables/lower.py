@@ -23,8 +23,11 @@ from ...graph.trellis import unwrapped
 from . import rules as _rules  # noqa: F401  (registers the lowerings)
 from .fold import fold
 from .form import Step, Tables
-from .memory_layout import Groups, keep_live, laid_out, units_of
+from .loop import Loop
+from .memory_layout import Groups, MemoryLayout, keep_live, laid_out, units_of
+from .merge import choose, merge
 from .network import LOWERINGS, Ids, Network, RowBlock, Signal, flat
+from .planes import PlaneBlock, PlaneNetwork, copied, planes_of, readable
 from .slabs import cut
 
 # One unit in, the same unit out.
@@ -47,8 +50,10 @@ class UnknownOperation(TrellisError):
     """Raised for an operation that sparse tables do not have."""
 
 
-def lowered(model: nn.Module, example_inputs: Any) -> Network:
+def lowered(model: nn.Module, example_inputs: Any, loops: bool = False) -> Network:
     """Write out every unit of a model, masked, baked or compacted, with what it reads.
+
+    With ``loops``, layers over planes stay whole, unless the model has no plane of several units.
 
     >>> net = lowered(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), torch.zeros(1, 2))
     >>> [(block.kind, block.act.name, block.rows) for block in net.blocks]
@@ -62,17 +67,30 @@ def lowered(model: nn.Module, example_inputs: Any) -> Network:
             program = export(seen, given, of=model)
             if not mutates(program):
                 with suppress(UnknownOperation):
-                    return _Walk(program, given).run()
-            return _Walk(decompose(program, model), given).run()
+                    return _walk(program, given, loops)
+            return _walk(decompose(program, model), given, loops)
 
     return on_plain(model, walked)
 
 
+def _walk(program: ExportedProgram, given: Inputs, loops: bool) -> Network:
+    net = _Walk(program, given, loops).run()
+    planes = [block for block in net.blocks if isinstance(block, PlaneBlock)]
+    if planes and all(block.grid[1:] == block.window == (1, 1) or _linear(block)
+                      for block in planes):  # fmt: skip
+        return _Walk(program, given, False).run()
+    return net
+
+
+def _linear(block: PlaneBlock) -> bool:
+    return block.grid[1:] == (1, 1) and not block.shared
+
+
 class _Walk:
-    def __init__(self, program: ExportedProgram, inputs: Inputs) -> None:
+    def __init__(self, program: ExportedProgram, inputs: Inputs, loops: bool) -> None:
         self.program = program
         self.inputs = leaves(inputs)
-        self.net = Network()
+        self.net = PlaneNetwork() if loops else Network()
         self.values: dict[fx.Node, Any] = {}
 
     def run(self) -> Network:
@@ -119,6 +137,8 @@ class _Walk:
         name = key(node.target)
         if name in SILENT:
             return None
+        stack = list((node.meta.get("nn_module_stack") or {}).values())
+        self.net.name = stack[-1][0].removeprefix("L__self__.") if stack else ""
         found = pytree.tree_leaves([args, kwargs])
         if name == "aten::sym_size":
             return args[0].shape[args[1]]
@@ -174,9 +194,26 @@ class _Walk:
         if mode != "constant":
             ids = nn.functional.pad(x.ids.double(), list(pad), mode=mode).long()
             return Signal(ids)
+        if (looped := self.padded_planes(x, list(pad), rest, named)) is not None:
+            return looped
         number = [v for v in rest if isinstance(v, int | float)] or [named.get("value") or 0.0]
         filler = self.net.constant(torch.tensor([float(number[0])]))
         return Signal(nn.functional.pad(x.ids, list(pad), value=int(filler.ids[0])))
+
+    def padded_planes(
+        self, x: Signal, pad: list[int], rest: Sequence[Any], named: dict[str, Any]
+    ) -> Signal | None:
+        """Zeros around planes, as a loop that copies them, or None."""
+        number = [v for v in rest if isinstance(v, int | float)] or [named.get("value") or 0.0]
+        planes = planes_of(x) if isinstance(self.net, PlaneNetwork) else None
+        if planes is None or number[0] != 0 or min(pad) < 0 or len(pad) > 2 * (len(x.shape) - 2):
+            return None
+        left, right, top, bottom = (*pad, 0, 0)[:4]
+        source = readable(self.net, planes, True)
+        size = (planes.shape[1] + top + bottom, planes.shape[2] + left + right)
+        made = copied(self.net, source, (top, left), size)
+        shape = (*x.shape[:2], *size) if len(x.shape) == 4 else (*x.shape[:2], size[1])
+        return Signal(torch.from_numpy(made).reshape(shape))
 
     def finish(self, node: fx.Node) -> None:
         specs = self.program.graph_signature.output_specs
@@ -195,8 +232,12 @@ class _Walk:
 # A model's tables.
 
 
-def tables(model: nn.Module, example_inputs: Any) -> Tables:
+def tables(model: nn.Module, example_inputs: Any, *, loops: bool = True) -> Tables:
     """Return the sparse form of a model, values in fp32.
+
+    Convolutions, pooling and what stands between them become loops over planes where that is
+    smaller and faster than a table of all units (`Tables.choices` says where); with ``loops=False``
+    all become tables.
 
     The model may be masked, baked or compacted: connections that are zero, units that no input
     reaches and units that reach no output all vanish. The outputs do not change.
@@ -209,29 +250,32 @@ def tables(model: nn.Module, example_inputs: Any) -> Tables:
     >>> found.weights, found.units, found.inputs, found.outputs
     (1, 2, ((3,),), ((2,),))
     """
-    net = lowered(model, example_inputs)
+    net = lowered(model, example_inputs, loops)
     for signal in (*net.inputs, *net.outputs):
         if not signal.shape or signal.shape[0] != 1:
             raise TrellisError(
                 f"expected inputs and outputs with a batch dimension of size one first, got the "
                 f"shape {signal.shape}"
             )
+    merge(net)
+    choices = choose(net)
     fold(net)
     keep_live(net)
     if any(not np.isfinite(block.weights).all() or not np.isfinite(block.bias).all()
            for block in net.blocks):  # fmt: skip
         raise TrellisError("the model holds a weight or bias that is not finite")
-    cut(net)
+    if not any(isinstance(block, PlaneBlock) for block in net.blocks):
+        cut(net)
     layout = laid_out(net)
     steps = [
-        _step(block, groups, layout.address)
+        _loop(block, layout) if groups is None else _step(block, groups, layout.address)
         for block, groups in zip(net.blocks, layout.groups, strict=True)
     ]
     results = np.concatenate([layout.address[flat(signal)] for signal in net.outputs])
     return Tables(
         tuple(signal.shape[1:] for signal in net.inputs),
         tuple(signal.shape[1:] for signal in net.outputs),
-        layout.size, tuple(steps), results,
+        layout.size, tuple(steps), results, choices=tuple(choices),
     )  # fmt: skip
 
 
@@ -245,4 +289,44 @@ def _step(block: RowBlock, groups: Groups, address: Ids) -> Step:
         groups.terms[:, 1] if dots else empty,
         np.zeros(0, np.float32) if block.kind == "max" else groups.weights.astype(np.float32),
         groups.offsets, address[units_of(block)][groups.rows], block.adds,
+    )  # fmt: skip
+
+
+def _loop(block: PlaneBlock, layout: MemoryLayout) -> Loop:
+    address = layout.address
+    _, height, width = block.source.shape
+    first = address[block.source[:, 0, 0]]
+    pitch = layout.planes[block.first]
+    row = column = 1
+    if len(first):  # a layer may have no tap left, and a residual sum all the same
+        row = layout.pitch_of(int(block.source[0, 0, 0]))
+        row = int(address[block.source[0, 1, 0]] - first[0]) if height > 1 else row
+        column = int(address[block.source[0, 0, 1]] - first[0]) if width > 1 else 1
+    sources = first + block.offset[0] * row + block.offset[1] * column
+    window, reach = block.window, (block.dilation[0] * row, block.dilation[1] * column)
+    apart = np.diff(sources)
+    if window == (1, 1) and not block.shared and len(apart) and (apart == apart[0]).all():
+        window, reach, sources = (1, len(sources)), (0, int(apart[0])), sources[:1]
+    out = address[block.unit_numbers()[0, 0, 0]]
+    extras = np.zeros(0, np.int64)
+    if block.extra is not None and (block.extra >= 0).any():
+        extra = block.extra[:, 0, 0]
+        extras = np.where(extra < 0, -1, address[np.maximum(extra, 0)])
+    border = (0, 0, 0, 0)
+    if block.start == (0, 0) and (pitch.rows or pitch.gap):  # the last part of its grid
+        border = (pitch.rows, pitch.gap, *block.grid[1:])
+    weights, scale = np.zeros(0), block.scale
+    if not block.shared:
+        weights = block.weights * np.repeat(scale, block.fan())
+        scale = np.ones(len(scale))
+    # Distances that nothing is read at are zero.
+    several = [size > 1 for size in (*block.size, *window)]
+    return Loop(
+        block.kind, block.act, (len(block.channels), *block.size),
+        (int(out), pitch.plane, pitch.pitch * block.spread[0], block.spread[1]),
+        (block.stride[0] * row * several[0], block.stride[1] * column if several[1] else 1),
+        window, (reach[0] * several[2], reach[1] * several[3]), sources, block.shared,
+        np.zeros(1, np.int64) if block.kind == "mean" else block.fan(), block.taps,
+        weights.astype(np.float32), scale.astype(np.float32), block.bias.astype(np.float32),
+        extras, border, block.name,
     )  # fmt: skip

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .merge import kept_channels, read_by
 from .network import Ids, Network, Reals, RowBlock, flat
+from .planes import PlaneBlock
 
 # Only units that an output depends on get an address.
 
@@ -18,8 +20,15 @@ def keep_live(net: Network) -> None:
     needed = np.zeros(net.units, bool)
     for signal in net.outputs:
         needed[flat(signal)] = True
-    kept: list[RowBlock] = []
+    kept: list[RowBlock | PlaneBlock] = []
     for block in reversed(net.blocks):
+        if isinstance(block, PlaneBlock):
+            live = needed[block.grid_numbers()].reshape(len(block.channels), -1).any(axis=1)
+            if live.any():
+                block = kept_channels(block, np.flatnonzero(live))
+                needed[block.reads()] = True
+                kept.append(block)
+            continue
         rows = needed[block.first : block.first + block.rows]
         if not rows.any():
             continue
@@ -124,13 +133,47 @@ def bits(groups: Groups) -> float:
 _MANY = 2_000_000  # terms beyond which only few layouts are tried
 
 
+@dataclass(frozen=True)
+class Planes:
+    """How the planes of one grid lie: ``rows`` and ``gap`` zeros around each of them."""
+
+    channels: int
+    height: int
+    width: int
+    rows: int
+    gap: int
+
+    @property
+    def pitch(self) -> int:
+        return self.width + self.gap
+
+    @property
+    def plane(self) -> int:
+        return (self.height + self.rows) * self.pitch
+
+    @property
+    def before(self) -> int:
+        return self.rows * self.pitch + self.gap
+
+    @property
+    def size(self) -> int:
+        return self.channels * self.plane + self.before
+
+
 @dataclass(eq=False)
 class MemoryLayout:
     """The ``address`` of every unit (−1 without one) and the ``size`` of memory."""
 
     address: Ids
     size: int
-    groups: list[Groups]  # of each block, by these addresses
+    groups: list[Groups | None]  # of each block, by these addresses; None of plane blocks
+    planes: dict[int, Planes]  # by first unit
+    owner: Ids  # the first unit of the block that makes a unit
+
+    def pitch_of(self, unit: int) -> int:
+        """Return the distance of rows where a unit lies, or 1 where it is in no plane."""
+        found = self.planes.get(int(self.owner[unit]))
+        return 1 if found is None else found.pitch
 
 
 def laid_out(net: Network) -> MemoryLayout:
@@ -138,30 +181,103 @@ def laid_out(net: Network) -> MemoryLayout:
 
     The units of a block are either packed, in the order in which they are computed, or on a grid
     along whose axes their readers can share one table. The choice makes the readers' groups
-    smaller; packed wins a tie.
+    smaller; packed wins a tie. Planes have zeros around them where a loop reads padding.
     """
     inputs = net.input_units
     address = np.full(net.units, -1, np.int64)
     address[:inputs] = np.arange(inputs)
+    owner = np.full(net.units, -1, np.int64)
+    planes = _bordered(net)
     base = inputs
+    looped = np.zeros(net.units, bool)  # units that a loop reads
     for block in net.blocks:  # provisional: until its layout is chosen, a block lies as it came
-        address[units_of(block)] = base + block.places
-        base += int(np.prod(block.shape))
+        owner[block.first : block.first + block.units] = block.first
+        if isinstance(block, PlaneBlock):
+            looped[block.reads()] = True
+            address[block.grid_numbers()] = base + _places(block, planes[block.first])
+            base += planes[block.first].size if block.start == (0, 0) else 0
+        else:
+            address[units_of(block)] = base + block.places
+            base += block.units
+    homes: list[int] = []
     sizes: list[int] = []
     relative: list[Ids] = []
+    seen: set[int] = set()  # grids that several blocks fill
     for number, block in enumerate(net.blocks):
+        if isinstance(block, PlaneBlock):
+            if block.first not in seen:
+                seen.add(block.first)
+                relative.append(_places(block, planes[block.first]))
+                sizes.append(planes[block.first].size)
+                homes.append(number)
+            continue
         if block.adds:  # to what lies there already
             continue
         start = int(address[units_of(block)].min())
-        places = _chosen(net, number, block, address, start)
+        if looped[units_of(block)].any():
+            places = block.places
+        else:
+            places = _chosen(net, number, block, address, start)
         address[units_of(block)] = start + places
         relative.append(places)
         sizes.append(int(places.max()) + 1)
-    bases, size = _packed(net, sizes)
-    fresh = [block for block in net.blocks if not block.adds]
-    for block, places, begin in zip(fresh, relative, bases, strict=True):
-        address[units_of(block)] = begin + places
-    return MemoryLayout(address, size, [grouped(block, address) for block in net.blocks])
+        homes.append(number)
+    bases, size = _packed(net, homes, sizes)
+    for number, begin, places in zip(homes, bases, relative, strict=True):
+        address[_made(net.blocks[number])] = begin + places
+    groups = [
+        None if isinstance(block, PlaneBlock) else grouped(block, address) for block in net.blocks
+    ]
+    return MemoryLayout(address, size, groups, planes, owner)
+
+
+def _places(block: PlaneBlock, planes: Planes) -> Ids:
+    """Return where whole planes lie, (channels, height, width)."""
+    rows = np.arange(planes.height)[:, None] * planes.pitch + np.arange(planes.width)
+    return planes.before + np.arange(planes.channels)[:, None, None] * planes.plane + rows
+
+
+def _bordered(net: Network) -> dict[int, Planes]:
+    """Return how the planes of each grid lie. Grids that are read at the same positions have the
+    same pitch, so that their rows can be computed as one."""
+    blocks = {block.first: block for block in net.blocks if isinstance(block, PlaneBlock)}
+    owner = np.full(net.units, -1, np.int64)
+    for first, block in blocks.items():
+        owner[first : first + block.units] = first
+    leader = {first: first for first in blocks}
+
+    def found(first: int) -> int:
+        while leader[first] != first:
+            first = leader[first]
+        return first
+
+    border = dict.fromkeys(blocks, (0, 0))
+    for block in net.blocks:
+        if not isinstance(block, PlaneBlock):
+            continue
+        alike = [int(first) for first in np.unique(owner[block.source[:, 0, 0]]) if first >= 0]
+        need = []
+        for at, size in zip(block.rows_read(), block.source.shape[1:], strict=True):
+            need.append(max(-int(at.min()), int(at.max()) - size + 1, 0))
+        for first in alike:
+            border[first] = (max(border[first][0], need[0]), max(border[first][1], need[1]))
+        same = block.stride == block.spread == (1, 1) and block.kind != "mean"
+        if same and alike and block.grid[1:] == blocks[alike[0]].grid[1:]:
+            alike.append(block.first)
+        if block.extra is not None:
+            after = np.unique(owner[block.extra[block.extra >= 0]])
+            alike += [block.first] if block.first not in alike else []
+            alike += [int(first) for first in after]
+        for first in alike[1:]:
+            leader[found(first)] = found(alike[0])
+    most: dict[int, tuple[int, int]] = {}
+    for first, (rows, gap) in border.items():
+        before = most.get(found(first), (0, 0))
+        most[found(first)] = (max(before[0], rows), max(before[1], gap))
+    return {
+        first: Planes(len(block.channels), *block.grid[1:], *most[found(first)])
+        for first, block in blocks.items()
+    }
 
 
 def _chosen(net: Network, number: int, block: RowBlock, address: Ids, start: int) -> Ids:
@@ -171,8 +287,8 @@ def _chosen(net: Network, number: int, block: RowBlock, address: Ids, start: int
     units = units_of(block)
     mine = np.zeros(net.units, bool)
     mine[units] = True
-    readers = [reader for reader in net.blocks[number + 1 :] if mine[reader.reads].any()
-               or (reader.others is not None and mine[reader.others].any())]  # fmt: skip
+    after = [reader for reader in net.blocks[number + 1 :] if not isinstance(reader, PlaneBlock)]
+    readers = [reader for reader in after if mine[read_by(reader)].any()]
     shared = [
         reader
         for reader in readers
@@ -230,19 +346,22 @@ def _dense(index: Ids) -> Ids:
     return place
 
 
-def _packed(net: Network, sizes: list[int]) -> tuple[list[int], int]:
+def _made(block: RowBlock | PlaneBlock) -> Ids:
+    """Return the units that get an address with a block: of planes, the whole grid."""
+    return block.grid_numbers() if isinstance(block, PlaneBlock) else units_of(block)
+
+
+def _packed(net: Network, homes: list[int], sizes: list[int]) -> tuple[list[int], int]:
     """First fit, in order of time: a block's memory is free after its last reader."""
     owner = np.full(net.units, -1, np.int64)
-    made = [number for number, block in enumerate(net.blocks) if not block.adds]  # when
-    for home, number in enumerate(made):
-        owner[units_of(net.blocks[number])] = home
-    last = list(made)
+    for home, number in enumerate(homes):
+        owner[_made(net.blocks[number])] = home
+    last = list(homes)
     for number, block in enumerate(net.blocks):
-        for reads in (block.reads, block.others, units_of(block)):
-            if reads is not None:
-                for source in np.unique(owner[reads]):
-                    if source >= 0:
-                        last[source] = max(last[source], number)
+        for units in (read_by(block), _made(block)):
+            for source in np.unique(owner[units]):
+                if source >= 0:
+                    last[source] = max(last[source], number)
     for signal in net.outputs:
         for source in np.unique(owner[flat(signal)]):
             if source >= 0:
@@ -250,7 +369,9 @@ def _packed(net: Network, sizes: list[int]) -> tuple[list[int], int]:
     bases: list[int] = []
     top = net.input_units
     for home, size in enumerate(sizes):
-        busy = sorted((bases[i], bases[i] + sizes[i]) for i in range(home) if last[i] >= made[home])
+        busy = sorted(
+            (bases[i], bases[i] + sizes[i]) for i in range(home) if last[i] >= homes[home]
+        )
         begin = net.input_units
         for low, high in busy:
             if low - begin >= size:

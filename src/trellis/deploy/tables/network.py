@@ -86,9 +86,16 @@ class RowBlock:
     places: Ids = field(default_factory=lambda: np.zeros(0, np.int64))  # (rows,)
     adds: bool = False  # to the current values of its units: a later part of a sum
 
+    name: str = ""  # of the module it comes from
+
     @property
     def rows(self) -> int:
         return len(self.bias)
+
+    @property
+    def units(self) -> int:
+        """How many units the grid has."""
+        return math.prod(self.shape)
 
     @property
     def fan(self) -> Ids:
@@ -104,8 +111,9 @@ class Network:
     """Collects blocks in order of evaluation; the first units are the inputs."""
 
     def __init__(self) -> None:
-        self.blocks: list[RowBlock] = []
+        self.blocks: list[Any] = []  # `RowBlock`, and `PlaneBlock` in a `PlaneNetwork`
         self.units = 0
+        self.name = ""  # of the module whose operations are being written
         self.inputs: list[Signal] = []
         self.outputs: list[Signal] = []
 
@@ -176,6 +184,7 @@ class Network:
             np.asarray(weights, np.float64)[order],
             np.full(n, float(full)) if full.ndim == 0 else full, act, wiring,
             None if others is None else others[order].astype(np.int64), np.arange(n),
+            name=self.name,
         )  # fmt: skip
         if kind == "sum":
             coalesce(block)

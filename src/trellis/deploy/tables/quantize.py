@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ...errors import TrellisError
 from .form import VALUES, Step, Tables, advance
+from .loop import Loop
 
 # Candidates for the code of a row's largest weight. Above 127 it is clipped, which helps the other
 # weights; below, the scale, which has few digits, may fit better.
@@ -32,9 +33,9 @@ def stored(tables: Tables, values: str, data: NDArray[np.float32] | None = None)
     if values == "fp32":
         return tables
     moments = None if data is None or values != "int8" else _moments(tables, data)
-    steps = []
+    steps: list[Step | Loop] = []
     for number, step in enumerate(tables.steps):
-        if step.kind == "max":
+        if step.kind == "max" or (isinstance(step, Loop) and step.shared):
             steps.append(step)
         elif values == "fp16":
             steps.append(_half(step))
@@ -48,7 +49,7 @@ def stored(tables: Tables, values: str, data: NDArray[np.float32] | None = None)
     return dataclasses.replace(tables, steps=tuple(steps), values=values)
 
 
-def _half(step: Step) -> Step:
+def _half(step: Step | Loop) -> Step | Loop:
     """Store in half precision, scaled by a power of two if a weight would leave its range."""
     largest = _per_group(step, np.abs(step.weights), np.maximum)
     power = np.minimum(np.ceil(np.log2(np.maximum(largest, 1e-30))), 127)  # float32 has no more
@@ -62,7 +63,7 @@ def _half(step: Step) -> Step:
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]  # of each term: mean, mean square
 
 
-def _bytes(step: Step, moments: Moments | None) -> Step:
+def _bytes(step: Step | Loop, moments: Moments | None) -> Step | Loop:
     group = step.group_of_term()
     weights = step.weights.astype(np.float64)
     largest = _per_group(step, np.abs(weights), np.maximum)
@@ -79,7 +80,7 @@ def _bytes(step: Step, moments: Moments | None) -> Step:
     bias = step.bias
     # A bias takes as much room as four weights: where rows are short and had none, it stays zero.
     worth = np.any(bias) or len(weights) >= 16 * len(bias)
-    if moments is not None and step.kind == "sum" and worth:
+    if moments is not None and step.kind in ("sum", "conv") and worth:
         lost = np.bincount(group, (weights - codes * scale[group]) * moments[0], len(scale))
         bias = (bias + lost).astype(np.float32)
     return dataclasses.replace(
@@ -98,7 +99,7 @@ def _rounded(weights: NDArray[Any], scale: NDArray[Any]) -> NDArray[Any]:
     return codes
 
 
-def _per_group(step: Step, values: NDArray[Any], ufunc: Any) -> NDArray[np.float64]:
+def _per_group(step: Step | Loop, values: NDArray[Any], ufunc: Any) -> NDArray[np.float64]:
     result = np.zeros(len(step.fan))
     ufunc.at(result, step.group_of_term(), values)
     return result
@@ -112,6 +113,10 @@ def _moments(tables: Tables, data: NDArray[np.float32]) -> list[Moments]:
     found: list[Moments] = []
     for step in tables.steps:
         group = step.group_of_term()
+        if isinstance(step, Loop):
+            found.append(_moments_of_loop(step, memory))
+            advance(step, memory)
+            continue
         mean, square = memory.mean(axis=1, dtype=np.float64), (memory.astype(float) ** 2).mean(1)
         means, squares = np.zeros(len(group)), np.zeros(len(group))
         for some, _, term in step.pieces(1 << 20):
@@ -122,3 +127,15 @@ def _moments(tables: Tables, data: NDArray[np.float32]) -> list[Moments]:
         found.append((means / count, squares / count))
         advance(step, memory)
     return found
+
+
+def _moments_of_loop(loop: Loop, memory: NDArray[np.float32]) -> Moments:
+    means, squares = np.zeros(len(loop.taps)), np.zeros(len(loop.taps))
+    if not loop.shared:
+        mean, square = memory.mean(axis=1, dtype=np.float64), (memory.astype(float) ** 2).mean(1)
+        positions = loop.positions_read()
+        for channel in range(loop.shape[0]):
+            at = loop.tap_addresses(channel)[:, None] + positions
+            means[loop.spans(channel)] = mean[at].mean(axis=1)
+            squares[loop.spans(channel)] = square[at].mean(axis=1)
+    return means, squares

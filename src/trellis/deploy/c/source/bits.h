@@ -36,6 +36,18 @@ static uint32_t trellis_u8(trellis_bytes *b) {
     return p ? p[0] : 0;
 }
 
+/* Seven bits a byte, low ones first, four bytes at most. */
+static uint32_t trellis_varint(trellis_bytes *b) {
+    uint32_t value = 0;
+    for (unsigned place = 0; place < 4; place++) {
+        const uint32_t byte = trellis_u8(b);
+        value |= (byte & 0x7fu) << 7 * place;
+        if (byte < 0x80u) return value;
+    }
+    b->bad = 1;
+    return 0;
+}
+
 static float trellis_float(uint32_t bits) {
     float value;
     memcpy(&value, &bits, sizeof value);

@@ -65,9 +65,19 @@ static void trellis_evaluate(const trellis_tables *m, trellis_real *x) {
     trellis_cursor at = {m->terms, m->offsets, m->outs, m->weights, NULL, NULL};
     const trellis_band *band = m->band;
     const float *bias = m->bias, *scale = m->scale;
+#ifdef TRELLIS_LOOPS
+    const trellis_loop *loop = m->loop;
+    trellis_loop_cursor next = m->loops;
+#endif
     for (uint32_t i = 0; i < m->steps; i++) {
         const trellis_step step = m->step[i]; /* a copy, which no x[...] can alias */
         const trellis_index *outs = at.outs;
+#ifdef TRELLIS_LOOPS
+        if (step.kind == TRELLIS_CONV) { /* whichever kind the loop is of */
+            trellis_loop_run(loop++, &next, x, x + m->size + TRELLIS_SLACK);
+            continue;
+        }
+#endif
         const int adds = step.adds, clips = step.act == TRELLIS_RELU;
         for (uint32_t b = 0; b < step.bands; b++, band++) {
             const uint32_t terms = (uint32_t)band->groups * band->fan;

@@ -1,6 +1,7 @@
 /* Batches: the kernel with a sample in each lane.
  * Generated and run-time code of Trellis may be used under any licence.
  */
+#define TRELLIS_DECODED
 #include "native.h"
 
 #define TRELLIS_LANES TRELLIS_ABREAST

@@ -1,6 +1,7 @@
 /* The native library. See native.h.
  * Generated and run-time code of Trellis may be used under any licence.
  */
+#define TRELLIS_DECODED
 #include "native.h"
 
 #include <stdlib.h>
@@ -53,7 +54,7 @@ trellis_model *trellis_open(const unsigned char *data, size_t length, char *why,
     trellis_model *model = calloc(1, sizeof *model);
     const char *reason = model ? trellis_read(data, length, &model->file) : "out of memory";
     if (model && !reason) {
-        model->plan = trellis_planned(&model->file.tables);
+        model->plan = trellis_planned(&model->file.tables, &model->file.looped);
         model->used = read_inputs(&model->file, &model->count);
         if (!model->plan || !model->used) reason = "there is not enough memory";
     }
@@ -80,7 +81,8 @@ uint32_t trellis_outputs(const trellis_model *model) { return model->file.tables
 
 size_t trellis_scratch(const trellis_model *model, size_t batch) {
     const size_t one = model->plan->room;
-    const size_t units = batch > FEW ? TRELLIS_ABREAST * (size_t)model->file.tables.size : one;
+    const int alone = model->file.looped.count > 0; /* their lanes are neighbours in a row */
+    const size_t units = batch > FEW && !alone ? TRELLIS_ABREAST * (size_t)model->file.tables.size : one;
     return 4 * (units > one ? units : one);
 }
 
@@ -96,7 +98,7 @@ void trellis_predict(
 ) {
     const trellis_tables *m = &model->file.tables;
     size_t done = 0;
-    while (batch - done > FEW) {
+    while (batch - done > FEW && model->file.looped.count == 0) {
         const size_t left = batch - done;
         const unsigned some = left < TRELLIS_ABREAST ? (unsigned)left : TRELLIS_ABREAST;
         trellis_abreast(

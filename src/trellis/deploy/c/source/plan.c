@@ -1,6 +1,7 @@
 /* How each step is computed for one sample. See plan.h.
  * Generated and run-time code of Trellis may be used under any licence.
  */
+#define TRELLIS_DECODED
 #include "plan.h"
 
 #include <stdlib.h>
@@ -172,16 +173,36 @@ static void pass(trellis_tables *m, const trellis_step *s) {
     }
 }
 
-trellis_plan *trellis_planned(const trellis_tables *tables) {
+/* Where the tables of the next loop begin. */
+static void pass_loop(trellis_loop_cursor *at, const trellis_loop *l) {
+    const uint32_t fans = l->shared ? 1 : l->channels;
+    for (uint32_t i = 0; i < fans; i++) at->pairs += 2 * (size_t)at->fan[i];
+    at->fan += fans;
+    at->sources += l->sources;
+    at->extras += l->channels;
+    at->bias += l->channels;
+    at->scale += l->channels;
+}
+
+trellis_plan *trellis_planned(const trellis_tables *tables, const trellis_looped *looped) {
     trellis_plan *plan = calloc(1, sizeof *plan);
     if (!plan) return NULL;
     plan->part = calloc(tables->steps + 1u, sizeof *plan->part);
     /* A spare place, and what the last vector of a run may read and not use. */
-    plan->room = (size_t)tables->size + 1 + 2 * WIDE;
+    plan->room = (size_t)tables->size + 1 + 2 * WIDE + TRELLIS_BEYOND;
     trellis_tables at = *tables;
+    trellis_loop_cursor next = {
+        looped->pairs, looped->fan, looped->sources, looped->extras, looped->bias, looped->scale};
+    const trellis_loop *loop = looped->loop;
     for (; plan->part && plan->steps < tables->steps; plan->steps++) {
         trellis_part *p = &plan->part[plan->steps];
         p->step = &tables->step[plan->steps];
+        if (p->step->kind == TRELLIS_CONV) {
+            p->loop = loop;
+            p->at = next;
+            pass_loop(&next, loop++);
+            continue;
+        }
         p->alone = at;
         p->alone.steps = 1;
         p->alone.step = p->step;

@@ -42,9 +42,13 @@ typedef struct {
     uint32_t out;   /* the first of a vector's outs in a row, or TRELLIS_SCATTERED */
 } trellis_slice;
 
+#define TRELLIS_BEYOND 64 /* numbers behind memory that vectors of a loop may read */
+
 #define TRELLIS_SCATTERED 0xffffffffu
 
 typedef struct {
+    const trellis_loop *loop; /* NULL of a table; else nothing but `at` follows */
+    trellis_loop_cursor at;
     const trellis_step *step;
     trellis_tables alone; /* the tables of this step */
     uint32_t runs, slices;
@@ -63,7 +67,7 @@ typedef struct {
     trellis_part *part;
 } trellis_plan;
 
-trellis_plan *trellis_planned(const trellis_tables *tables); /* NULL where there is no memory */
+trellis_plan *trellis_planned(const trellis_tables *tables, const trellis_looped *looped); /* NULL where there is no memory */
 void trellis_drop(trellis_plan *plan);
 void trellis_single(const trellis_plan *plan, float *x);
 

@@ -1,6 +1,7 @@
 /* Reads a .trellis file from memory; believes none of it.
  * Generated and run-time code of Trellis may be used under any licence.
  */
+#define TRELLIS_DECODED
 #include "reader.h"
 
 #include <math.h>
@@ -24,6 +25,11 @@ typedef struct {
     uint32_t bands, groups, instances, terms_used, weights_used;
     unsigned char *state; /* of each unit: 1 written before this step, 2 by it */
     uint64_t uses;
+    trellis_loop *loop;
+    float *pairs, *loop_bias, *loop_scale;
+    uint32_t *loop_fan, *loop_sources, *loop_extras;
+    uint32_t loops, channels, taps, sources, fans;
+    uint64_t looped;
 } building;
 
 typedef struct {
@@ -263,15 +269,28 @@ static const char *read_step(
     return NULL;
 }
 
+#include "loop_reader.h"
+
 /* How much all steps hold together, from their heads: what has to be allocated. Each step's
  * streams must be passed over to find the next head, so their sizes are checked on the way. */
 typedef struct {
     uint64_t groups, instances, terms, weights;
+    uint64_t loops, channels, taps, sources;
 } totals;
 
-static totals measure(trellis_bytes b, uint32_t steps, uint32_t values, int *bad) {
-    totals sum = {0, 0, 0, 0};
+static totals measure(
+    trellis_bytes b, uint32_t steps, uint32_t values, uint32_t version, int *bad
+) {
+    totals sum = {0, 0, 0, 0, 0, 0, 0, 0};
     for (uint32_t s = 0; s < steps && !b.bad; s++) {
+        if (is_loop(&b, version)) {
+            const loop_head l = pass_loop(&b, values);
+            sum.loops++;
+            sum.channels += l.loop.channels;
+            sum.taps += l.taps;
+            sum.sources += l.loop.sources;
+            continue;
+        }
         const step_head h = read_head(&b);
         const uint64_t pairs = h.kind == TRELLIS_DOT ? 2 : 1;
         if (h.flags & FLAG_BIASED) trellis_take(&b, 4 * (size_t)h.groups);
@@ -292,7 +311,8 @@ static totals measure(trellis_bytes b, uint32_t steps, uint32_t values, int *bad
         sum.weights += h.kind == TRELLIS_MAX ? 0 : h.terms;
     }
     *bad = b.bad || sum.groups > UINT32_MAX / 8 || sum.instances > UINT32_MAX / 8
-           || sum.terms > UINT32_MAX / 8;
+           || sum.terms > UINT32_MAX / 8 || sum.taps > UINT32_MAX / 16
+           || sum.channels > UINT32_MAX / 16 || sum.sources > UINT32_MAX / 16;
     return sum;
 }
 
@@ -301,7 +321,7 @@ static void *room(trellis_file *file, int slot, uint64_t count, size_t size) {
     return file->memory[slot];
 }
 
-static const char *read_data(trellis_bytes b, trellis_file *file) {
+static const char *read_data(trellis_bytes b, uint32_t version, trellis_file *file) {
     trellis_tables *t = &file->tables;
     t->inputs = trellis_u32(&b);
     t->outputs = trellis_u32(&b);
@@ -311,10 +331,10 @@ static const char *read_data(trellis_bytes b, trellis_file *file) {
     if (b.bad || values >= VALUES) return "its tables have no head";
     if (t->size > TRELLIS_MOST_UNITS || t->inputs > t->size || t->outputs == 0
         || t->outputs > TRELLIS_MOST_UNITS || t->outputs > 8 * (uint64_t)b.left
-        || t->steps > TRELLIS_MOST_STEPS || t->steps > b.left / STEP)
+        || t->steps > TRELLIS_MOST_STEPS || t->steps > b.left / (version > 1 ? 16 : STEP))
         return "it asks for more units than fit";
     int bad = 0;
-    const totals sum = measure(b, t->steps, values, &bad);
+    const totals sum = measure(b, t->steps, values, version, &bad);
     if (bad) return "a table ends too early";
     building m = {0};
     m.step = room(file, 0, t->steps, sizeof *m.step);
@@ -328,11 +348,21 @@ static const char *read_data(trellis_bytes b, trellis_file *file) {
     m.results = room(file, 8, t->outputs, sizeof *m.results);
     m.state = room(file, 9, t->size, 1);
     m.band = room(file, 10, sum.groups, sizeof *m.band);
-    for (int i = 0; i < 11; i++)
+    m.loop = room(file, 11, sum.loops, sizeof *m.loop);
+    m.pairs = room(file, 12, 2 * sum.taps, sizeof *m.pairs);
+    m.loop_fan = room(file, 13, sum.channels, sizeof *m.loop_fan);
+    m.loop_sources = room(file, 14, sum.sources, sizeof *m.loop_sources);
+    m.loop_extras = room(file, 15, 2 * sum.channels, sizeof *m.loop_extras);
+    m.loop_bias = room(file, 16, sum.channels, sizeof *m.loop_bias);
+    m.loop_scale = room(file, 17, sum.channels, sizeof *m.loop_scale);
+    for (int i = 0; i < 18; i++)
         if (!file->memory[i]) return "there is not enough memory";
     memset(m.state, 1, t->inputs);
     for (uint32_t s = 0; s < t->steps; s++) {
-        const char *why = read_step(&b, values, t->inputs, t->size, &m, &m.step[s]);
+        const int loop = is_loop(&b, version);
+        if (loop) m.step[s].kind = TRELLIS_CONV; /* and no band */
+        const char *why = loop ? read_loop(&b, values, t->inputs, t->size, &m)
+                               : read_step(&b, values, t->inputs, t->size, &m, &m.step[s]);
         if (why) return why;
     }
     int64_t place = trellis_u32(&b);
@@ -352,6 +382,9 @@ static const char *read_data(trellis_bytes b, trellis_file *file) {
     t->offsets = m.offsets;
     t->outs = m.outs;
     t->results = m.results;
+    const trellis_looped looped = {m.loops, m.loop, m.pairs, m.loop_fan, m.loop_sources,
+                                   m.loop_extras, m.loop_bias, m.loop_scale};
+    file->looped = looped;
     file->bands = m.bands;
     file->instances = m.instances;
     file->terms = m.terms_used;
@@ -374,7 +407,8 @@ const char *trellis_read(const unsigned char *data, size_t length, trellis_file 
     trellis_bytes b = {data, length, 0};
     const unsigned char *magic = trellis_take(&b, 8);
     if (!magic || memcmp(magic, "TRELLIS\n", 8) != 0) return "it does not begin as one";
-    if (trellis_u32(&b) != 1) return "it is of another version";
+    const uint32_t version = trellis_u32(&b);
+    if (version != 1 && version != 2) return "it is of another version";
     if (trellis_u32(&b) != 2) return "it has another number of sections";
     const unsigned char *tags = trellis_take(&b, 24);
     if (!tags || !same(trellis_u32(&b), data, 40)) return "its header is damaged";
@@ -388,7 +422,7 @@ const char *trellis_read(const unsigned char *data, size_t length, trellis_file 
         if (s == 1) {
             if (b.left) return "something follows its end";
             trellis_bytes inner = {body, size, 0};
-            why = read_data(inner, file);
+            why = read_data(inner, version, file);
         }
     }
     if (why) trellis_free(file);

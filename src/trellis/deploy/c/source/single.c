@@ -1,6 +1,7 @@
 /* One sample, by plan. See plan.h.
  * Generated and run-time code of Trellis may be used under any licence.
  */
+#define TRELLIS_DECODED
 #include "plan.h"
 
 #include "activation.h"
@@ -8,6 +9,9 @@
 #include "fours.h"
 #include "sums.h"
 #include "kernel.h"
+
+#define TRELLIS_ROW (TRELLIS_PLANNED ? TRELLIS_WIDE : 4)
+#include "loops.h"
 
 #if TRELLIS_PLANNED
 #include "wide.h"
@@ -95,6 +99,11 @@ GATHERED(gathered_far, uint32_t, wide_far)
 void trellis_single(const trellis_plan *plan, float *x) {
     for (uint32_t i = 0; i < plan->steps; i++) {
         const trellis_part *p = &plan->part[i];
+        if (p->loop) {
+            trellis_loop_cursor at = p->at;
+            trellis_loop_run(p->loop, &at, x, NULL);
+            continue;
+        }
         if (p->step->kind != TRELLIS_SUM) {
             trellis_evaluate(&p->alone, x);
             continue;
@@ -108,7 +117,12 @@ void trellis_single(const trellis_plan *plan, float *x) {
 #else
 
 void trellis_single(const trellis_plan *plan, float *x) {
-    for (uint32_t i = 0; i < plan->steps; i++) trellis_evaluate(&plan->part[i].alone, x);
+    for (uint32_t i = 0; i < plan->steps; i++) {
+        const trellis_part *p = &plan->part[i];
+        trellis_loop_cursor at = p->at;
+        if (p->loop) trellis_loop_run(p->loop, &at, x, NULL);
+        else trellis_evaluate(&p->alone, x);
+    }
 }
 
 #endif

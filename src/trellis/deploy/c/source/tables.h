@@ -28,6 +28,8 @@ typedef TRELLIS_INDEX trellis_index;
 typedef TRELLIS_VALUE trellis_value;
 
 enum { TRELLIS_SUM, TRELLIS_MAX, TRELLIS_DOT, TRELLIS_KINDS };
+/* Kinds of loops, which follow those of tables in a file. */
+enum { TRELLIS_CONV = TRELLIS_KINDS, TRELLIS_PEAK, TRELLIS_MEAN, TRELLIS_ALL_KINDS };
 
 typedef struct {
     uint8_t kind, act;
@@ -41,6 +43,36 @@ typedef struct {
     trellis_index fan, count, groups;
 } trellis_band;
 
+/* A layer over planes. Tap (p, i, j) of position (y, x) reads
+ *
+ *     sources[p] + i * reach_row + j * reach_column + y * step_row + x * step_column
+ *
+ * and position (y, x) of channel c lies at out + c * plane + y * row + x * column. Where it is
+ * `shared`, all channels have the same taps, and channel c reads plane c. Around each plane of
+ * grid_height by grid_width are zeros: a gap behind each row, and rows between planes. */
+typedef struct {
+    uint8_t kind, act, shared, biased, scaled, extra;
+    float a, b;
+    trellis_index channels, height, width;
+    trellis_index out, plane, row, column;
+    trellis_index step_row, step_column;
+    trellis_index window_height, window_width, reach_row, reach_column;
+    trellis_index sources;
+    trellis_index rows, gap, grid_height, grid_width;
+} trellis_loop;
+
+/* Where the tables of a loop begin. */
+typedef struct {
+#ifdef TRELLIS_DECODED
+    const float *pairs;
+#else
+    const uint8_t *gaps;
+    const trellis_value *weights;
+#endif
+    const trellis_index *fan, *sources, *extras;
+    const float *bias, *scale;
+} trellis_loop_cursor;
+
 typedef struct {
     uint32_t inputs, outputs, size, steps;
     const trellis_step *step;
@@ -50,6 +82,21 @@ typedef struct {
     const trellis_value *weights;
     const trellis_index *offsets, *outs;
     const trellis_index *results;
+#ifdef TRELLIS_LOOPS
+    const trellis_loop *loop;
+    trellis_loop_cursor loops;
+#endif
 } trellis_tables;
 
+#ifdef TRELLIS_DECODED
+/* The loops of a file, and their tables one after another. */
+typedef struct {
+    uint32_t count;
+    const trellis_loop *loop;
+    const float *pairs; /* of each tap: where it reads, as bits, and its weight */
+    const uint32_t *fan, *sources, *extras;
+    const float *bias, *scale;
+} trellis_looped;
+
+#endif
 #endif

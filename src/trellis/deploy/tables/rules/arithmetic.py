@@ -13,6 +13,14 @@ from torch import Tensor
 from ....errors import TrellisError
 from ..activation import Activation
 from ..network import Network, Reals, Signal, flat, lowers
+from ..planes import (
+    PlaneBlock,
+    PlaneNetwork,
+    add_planes,
+    planes_of,
+    readable,
+    sum_of_planes,
+)
 
 # A mean of at least this many entries over several dimensions is taken one dimension at a time:
 # a picture of 64 by 64 then takes 128 terms in a table rather than 4,096.
@@ -36,6 +44,9 @@ def add(net: Network, a: Any, b: Any, *, alpha: float = 1) -> Signal:
     shape = torch.broadcast_shapes(shape_of(a), shape_of(b))
     if isinstance(a, Signal) and isinstance(b, Signal):
         a, b = expanded(a, shape), expanded(b, shape)
+        looped = sum_of_planes(net, a, b) if alpha == 1 and isinstance(net, PlaneNetwork) else None
+        if looped is not None:
+            return looped
         every = np.arange(math.prod(shape))
         weights = np.repeat([1.0, float(alpha)], len(every))
         return net.sums(
@@ -101,6 +112,10 @@ def reduced(net: Network, x: Signal, dims: Any, keepdim: bool, mean: bool) -> Si
     kept = [d for d in range(n) if d not in gone]
     size = math.prod(x.shape[d] for d in gone)
     shape = tuple(1 if d in gone else x.shape[d] for d in range(n) if keepdim or d not in gone)
+    if mean and n > 2 and gone == list(range(2, n)):
+        looped = mean_of_planes(net, x, shape)
+        if looped is not None:
+            return looped
     if mean and len(gone) > 1 and size >= LARGE:
         last = reduced(net, x, gone[-1], keepdim=True, mean=True)
         return Signal(reduced(net, last, gone[:-1], keepdim=True, mean=True).ids.reshape(shape))
@@ -108,6 +123,21 @@ def reduced(net: Network, x: Signal, dims: Any, keepdim: bool, mean: bool) -> Si
     rows = np.repeat(np.arange(len(order) // size), size)
     weights = np.full(len(order), 1.0 / size if mean else 1.0)
     return net.sums(shape, rows, flat(x)[order], weights, wiring=not mean)
+
+
+def mean_of_planes(net: Network, x: Signal, shape: tuple[int, ...]) -> Signal | None:
+    """The mean of each plane, as a loop, or None."""
+    planes = planes_of(x) if isinstance(net, PlaneNetwork) else None
+    if planes is None:
+        return None
+    source = readable(net, planes, False)
+    size = planes[0].size
+    made = PlaneBlock(
+        "mean", net.units, (len(planes), 1, 1), source, (1, 1), planes.shape[1:],
+        np.zeros(0, np.int64), np.array([0, 0]), np.zeros(0), shared=True,
+        scale=np.full(len(planes), 1.0 / size),
+    )  # fmt: skip
+    return add_planes(net, made, shape)
 
 
 @lowers("sum")

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ....errors import TrellisError
 from ..network import Ids, Network, Signal, flat, lowers
+from ..planes import PlaneBlock, PlaneNetwork, add_planes, full, owner_of, planes_of
 
 
 def contract(net: Network, weight: Tensor, letters: str, x: Signal, own: str, out: str) -> Signal:
@@ -64,9 +65,38 @@ def multiply(net: Network, x: Signal, own: str, y: Signal, other: str, out: str)
 def linear(net: Network, x: Signal, weight: Any, bias: Any = None) -> Signal:
     if isinstance(weight, Signal) or isinstance(bias, Signal):
         raise TrellisError("a linear layer whose weights are computed from the input")
+    if isinstance(x, Signal) and len(x.shape) == 2 and isinstance(net, PlaneNetwork):
+        looped = _looped(net, x, weight, bias)
+        if looped is not None:
+            return looped
     own = _letters(len(x.shape) - 1) + "i"
     y = contract(net, weight, "oi", x, own, own[:-1] + "o") if isinstance(x, Signal) else x
     return y if bias is None else net.each(y, shift=bias.double().numpy())
+
+
+def _looped(net: Network, x: Signal, weight: Tensor, bias: Any) -> Signal | None:
+    """A linear layer as a convolution of one position, or None where its input is not planes."""
+    planes = planes_of(x)
+    if planes is None:
+        return None
+    units = planes.reshape(-1)
+    owner = owner_of(net, int(units[0]))
+    if isinstance(owner, PlaneBlock) and owner.units == len(units):
+        whole = owner.first + np.arange(len(units)).reshape(owner.grid)
+        planes = whole if (whole.reshape(-1) == units).all() else planes
+    elif owner is None and (np.diff(units) == 1).all():
+        planes = planes.reshape(1, 1, -1)
+    if not (owner is None or full(net, planes)):
+        return None
+    entries = torch.nonzero(weight)
+    row, column = entries.T.numpy()
+    made = PlaneBlock(
+        "conv", net.units, (len(weight), 1, 1), planes, (1, 1), planes.shape[1:], column,
+        np.searchsorted(row, np.arange(len(weight) + 1)).astype(np.int64),
+        weight[tuple(entries.T)].double().numpy(),
+        bias=np.zeros(0) if bias is None else bias.double().numpy().copy(),
+    )  # fmt: skip
+    return add_planes(net, made, (1, len(weight)))
 
 
 @lowers("addmm")

@@ -1,4 +1,4 @@
-"""Convolutions: one term per kept tap and output position, unless the tap reads padding."""
+"""Convolutions: loops over planes; else a term per kept tap and position, unless it is padding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from torch import Tensor
 
 from ....errors import TrellisError
 from ....graph.steps import grid, pair, sliding
-from ..network import Network, Signal, lowers
+from ..network import Ids, Network, Reals, Signal, lowers
+from ..planes import PlaneBlock, PlaneNetwork, add_planes, planes_of, readable
 
 
 @lowers("conv1d conv2d conv3d")
@@ -38,12 +39,50 @@ def conv(
         (size[d] + before[d] + after[d] - dilation[d] * (kernel[d] - 1) - 1) // stride[d] + 1
         for d in range(n)
     ]
+    looped = _looped(net, x, weight, bias, out, stride, before, dilation, groups)
+    if looped is not None:
+        return looped
     taps = grid(
         [sliding(size[d], out[d], kernel[d], stride[d], before[d], dilation[d]) for d in range(n)],
         size,
     )  # (places, taps): the input position that each tap reads, −1 for padding
     y = _tapped(net, x, weight.reshape(*weight.shape[:2], -1), taps, groups, out)
     return y if bias is None else net.each(y, shift=bias.double().numpy().reshape(-1, *[1] * n))
+
+
+def _two(values: Sequence[int], fill: int) -> tuple[int, int]:
+    """Of one or two dimensions, two: a sequence is a plane of one row."""
+    return (fill, int(values[0])) if len(values) == 1 else (int(values[0]), int(values[1]))
+
+
+def _looped(
+    net: Network, x: Signal, weight: Tensor, bias: Any, out: Sequence[int], stride: Sequence[int],
+    before: Sequence[int], dilation: Sequence[int], groups: int,
+) -> Signal | None:  # fmt: skip
+    """The convolution as a loop over planes, or None."""
+    planes = planes_of(x) if isinstance(net, PlaneNetwork) and len(out) <= 2 else None
+    if planes is None or min(out) < 1:
+        return None
+    window = _two(weight.shape[2:], 1)
+    made = PlaneBlock(
+        "conv", 0, (weight.shape[0], *_two(out, 1)), planes, _two(out, 1), window,
+        *_taps(weight, groups), stride=_two(stride, 1),
+        offset=_two([-b for b in before], 0), dilation=_two(dilation, 1),
+        bias=np.zeros(0) if bias is None else bias.double().numpy().copy(),
+    )  # fmt: skip
+    made.source = readable(net, planes, made.outside)
+    made.first = net.units
+    return add_planes(net, made, (1, weight.shape[0], *out))
+
+
+def _taps(weight: Tensor, groups: int) -> tuple[Ids, Ids, Reals]:
+    """Flat taps of (channels out, channels in of a group, …), each channel's first, values."""
+    flat = weight.reshape(*weight.shape[:2], -1)
+    entries = torch.nonzero(flat)
+    channel, within, tap = entries.T.numpy()
+    source = channel // (weight.shape[0] // groups) * weight.shape[1] + within
+    starts = np.searchsorted(channel, np.arange(weight.shape[0] + 1)).astype(np.int64)
+    return source * flat.shape[2] + tap, starts, flat[tuple(entries.T)].double().numpy()
 
 
 @lowers("convolution _convolution")
@@ -72,6 +111,9 @@ def transposed(
         (size[d] - 1) * stride[d] - 2 * padding[d] + dilation[d] * (kernel[d] - 1) + more[d] + 1
         for d in range(n)
     ]
+    looped = _phases(net, x, weight, bias, out, stride, padding, dilation, groups)
+    if looped is not None:
+        return looped
     index = []  # per dimension: the output position of each (position, tap), −1 for none
     for d in range(n):
         at = torch.arange(size[d])[:, None] * stride[d] - padding[d]
@@ -93,6 +135,56 @@ def transposed(
         np.broadcast_to(values[:, None], goes.shape)[real],
     )  # fmt: skip
     return y if bias is None else net.each(y, shift=bias.double().numpy().reshape(-1, *[1] * n))
+
+
+def _phases(
+    net: Network, x: Signal, weight: Tensor, bias: Any, out: Sequence[int], stride: Sequence[int],
+    padding: Sequence[int], dilation: Sequence[int], groups: int,
+) -> Signal | None:  # fmt: skip
+    """A transposed convolution as one loop for each place within its stride, or None.
+
+    Output row ``y · stride + phase`` reads row ``y + (phase + padding − k · dilation) / stride`` by
+    tap k, where that is a whole number.
+    """
+    planes = planes_of(x) if isinstance(net, PlaneNetwork) and len(out) <= 2 else None
+    if planes is None or min(out) < 1:
+        return None
+    kernel, size = _two(weight.shape[2:], 1), _two(out, 1)
+    step, pad, far = _two(stride, 1), _two(padding, 0), _two(dilation, 1)
+    channels = weight.shape[1] * groups
+    inward = weight.reshape(groups, -1, weight.shape[1], *kernel).transpose(1, 2)
+    inward = inward.reshape(channels, -1, *kernel)  # as of a convolution: (out, in of a group, …)
+    parts = []
+    for phase in [(a, b) for a in reversed(range(step[0])) for b in reversed(range(step[1]))]:
+        rows, columns = (-(-(size[d] - phase[d]) // step[d]) for d in (0, 1))
+        places = (rows, columns)
+        if min(places) < 1:
+            continue
+        window, offset, apart, chosen = [], [], [], inward
+        for d in (0, 1):
+            fits = [k for k in range(kernel[d]) if (phase[d] + pad[d] - k * far[d]) % step[d] == 0]
+            fits = fits[::-1]  # ascending rows
+            chosen = chosen.index_select(2 + d, torch.tensor(fits, dtype=torch.int64))
+            window.append(max(len(fits), 1))
+            offset.append((phase[d] + pad[d] - fits[0] * far[d]) // step[d] if fits else 0)
+            apart.append(far[d] // math.gcd(far[d], step[d]))
+        if chosen.numel() == 0:
+            chosen = torch.zeros(*chosen.shape[:2], 1, 1)
+            window, offset = [1, 1], [0, 0]
+        parts.append(
+            PlaneBlock(
+                "conv", 0, (channels, *size), planes, places, (window[0], window[1]),
+                *_taps(chosen, groups), offset=(offset[0], offset[1]),
+                dilation=(apart[0], apart[1]), spread=step, start=phase,
+                bias=np.zeros(0) if bias is None else bias.double().numpy().copy(),
+            )
+        )  # fmt: skip
+    source = readable(net, planes, any(part.outside for part in parts))
+    first = net.units
+    for part in parts:
+        part.source, part.first = source, first
+        made = add_planes(net, part, (1, channels, *out))
+    return made
 
 
 def _tapped(
