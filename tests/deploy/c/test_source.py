@@ -17,7 +17,10 @@ SOURCE = Path(str(files("trellis.deploy.c").joinpath("source")))
 def test_lists_are_complete() -> None:
     """What the native library is built from is all that the folder holds beside what only
     exported C has."""
-    exported = {"recording_main.c", "rows_main.c", "frame.h", "lines.h", "finite.h"}
+    exported = {
+        "recording_main.c", "rows_main.c", "frame.h", "lines.h", "finite.h", "stream.c", "stream.h",
+        "stream_main.c",
+    }  # fmt: skip
     assert {path.name for path in SOURCE.iterdir()} == {*SOURCES, *HEADERS} | exported
 
 
