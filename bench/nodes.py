@@ -2,8 +2,9 @@
 
 ``python bench/nodes.py --nodes 1 2 4 --out nodes.json`` makes the same small table of hands45
 without Ray, and then on clusters of nodes with one core each. All nodes are processes on this
-machine, so more nodes than cores cannot be faster. It prints the seconds of each, of starting the
-workers, and of an empty cell. Needs the extra ``ray``.
+machine, so more nodes than cores cannot be faster. For that reason it also times cells that wait
+for a second and compute nothing. It prints the seconds of the table, of the first cell, of an empty
+cell, and of the cells that wait. Needs the extra ``ray``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from trellis.skeleton import load_dataset
 from trellis.training import recipe_named
 
 _ROOM = 300 << 20  # bytes of a node's object store
-_EMPTY = 200  # cells
+_EMPTY, _WAITING = 200, 32  # cells
 
 
 def settings(seeds: int, epochs: int) -> Settings:
@@ -46,12 +47,12 @@ def table(asked: Settings, data: Any, runner: Runner | None) -> float:
 
 
 def starting() -> Callable[[Any], Any]:
-    """The start of workers that hand a job back."""
-    return lambda job: job
+    """The start of workers that wait for as many seconds as a job says."""
+    return time.sleep
 
 
-def empty(cluster: Cluster) -> tuple[float, float]:
-    """Seconds until a first cell is back, and of one of many that do nothing."""
+def empty(cluster: Cluster) -> dict[str, float]:
+    """Seconds until a first cell is back, of one of many that do nothing, and of all that wait."""
     from nodes import starting  # by its name, so that a worker can import it
 
     began = time.monotonic()
@@ -60,12 +61,16 @@ def empty(cluster: Cluster) -> tuple[float, float]:
         first = time.monotonic()
         for future in [cells.submit(i) for i in range(_EMPTY)]:
             future.result()
-        return first - began, (time.monotonic() - first) / _EMPTY
+        empty = time.monotonic()
+        for future in [cells.submit(1) for _ in range(_WAITING)]:
+            future.result()
+        waited = time.monotonic() - empty
+        return {"first": first - began, "each": (empty - first) / _EMPTY, "waiting": waited}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--out", type=Path, default=Path("bench/results/nodes.json"))
@@ -95,8 +100,8 @@ def main() -> None:
             for _ in range(count):
                 nodes.add_node(num_cpus=1, object_store_memory=_ROOM)
             cluster = Cluster(nodes.address, code=Path(__file__).parent)
-            first, each = empty(cluster)
-            note(nodes=count, seconds=table(asked, data, cluster), first=first, each=each)
+            costs = empty(cluster)
+            note(nodes=count, seconds=table(asked, data, cluster), **costs)
         finally:
             nodes.shutdown()  # type: ignore[no-untyped-call]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from models import MLP
@@ -53,7 +55,26 @@ def transformer(weights: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
     return nn.Sequential(*(Block(width, 8) for _ in range(12))), (torch.randn(1, 16, width),)
 
 
-STACKS: dict[str, Callable[[int], tuple[nn.Module, tuple[Tensor, ...]]]] = {
+def llama(weights: int) -> tuple[nn.Module, dict[str, Tensor]]:
+    """A decoder of the shape of Llama from transformers: 16 layers, and an input of 16 tokens.
+
+    A head has 64 channels, four queries share keys and values, and the vocabulary has 32,000 words.
+    """
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    # 16 layers of 14.5 width² weights, an embedding and a head
+    width = (math.sqrt(64_000**2 + 4 * 232 * weights) - 64_000) / (2 * 232)
+    width = 256 * max(round(width / 256), 1)
+    config = LlamaConfig(
+        hidden_size=width, intermediate_size=4 * width, num_hidden_layers=16,
+        num_attention_heads=width // 64, num_key_value_heads=width // 256, vocab_size=32_000,
+        tie_word_embeddings=False,
+    )  # fmt: skip
+    decoder: Any = LlamaForCausalLM
+    return decoder(config), {"input_ids": torch.arange(16)[None]}
+
+
+STACKS: dict[str, Callable[[int], tuple[nn.Module, Any]]] = {
     "mlp": mlp,
     "transformer": transformer,
 }
