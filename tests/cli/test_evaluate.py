@@ -163,3 +163,11 @@ def test_data_of_another_skeleton(fails: Callable[..., str], tmp_path: Path) -> 
 )
 def test_nonsense_is_one_line(fails: Callable[..., str], words: str, message: str) -> None:
     assert message in fails("evaluate", *words.split())
+
+
+def test_a_model_of_the_hub(run: Run, fails: Callable[..., str]) -> None:
+    pytest.importorskip("huggingface_hub")
+    local = run("evaluate", "arms", "wave.csv", "--json")
+    ran = run("evaluate", "hf:arms", "wave.csv", "--json")
+    assert ran.out == local.out, ran.err
+    assert "there/is/none" in fails("evaluate", "hf:there/is/none", "wave.csv")

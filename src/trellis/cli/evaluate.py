@@ -14,7 +14,6 @@ from ..errors import TrellisError
 from ..skeleton.data.readers.text import shown
 from .data_arguments import (
     Json,
-    ModelFolder,
     OwnFold,
     OwnProtocol,
     SkipBad,
@@ -26,6 +25,15 @@ from .data_arguments import (
 from .output import console, percent, print_json, say, show, table
 
 arg = tyro.conf.arg
+HubFolder = Annotated[
+    Path,
+    tyro.conf.Positional,
+    arg(
+        metavar="FOLDER|hf:OWNER/NAME",
+        help="Model folder that `trellis train`, `prune` or `tune` wrote, or a model on the "
+        "Hugging Face Hub.",
+    ),
+]
 Recordings = Annotated[
     tuple[Path, ...],
     tyro.conf.Positional,
@@ -60,7 +68,7 @@ Top = Annotated[
 
 
 def evaluate(
-    model: ModelFolder,
+    model: HubFolder,
     recordings: Recordings = (),
     /,
     *,
@@ -78,6 +86,7 @@ def evaluate(
 
       trellis evaluate hands --data hands45
       trellis evaluate hands wave.csv point.csv
+      trellis evaluate hf:OWNER/NAME wave.csv
 
     With --data, it prints the accuracy over all recordings (top-1), the mean over classes, each
     class, and the confusions, worst first. Without --protocol and --fold, the data is divided as
@@ -96,7 +105,7 @@ def evaluate(
         for name, value in {"split": split, "protocol": protocol, "fold": fold}.items():
             if value is not None:
                 raise TrellisError(f"--{name} {value!r} is for --data: leave it out with files")
-    recogniser = skeleton.Recognizer.load(model)
+    recogniser = skeleton.Recognizer.load(_local(model))
     if data is None:
         return _name(recogniser, recordings, top=top or 3, skip_bad=skip_bad, as_json=as_json)
     split, protocol = split or "test", protocol_for(recogniser, data, protocol)
@@ -120,6 +129,15 @@ def evaluate(
     if lines := left_out(found):
         console().print("\n".join(["", *lines]), soft_wrap=True)
     return 0
+
+
+def _local(model: Path) -> Path:
+    """Return the folder of a model, after downloading it if it is on the Hub."""
+    if not str(model).startswith("hf:"):
+        return model
+    from ..integrations.hub import download  # optional, and slow to import
+
+    return download(str(model).removeprefix("hf:"))
 
 
 def _print(result: skeleton.Evaluation, where: str, top: int) -> None:
