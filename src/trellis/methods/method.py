@@ -54,7 +54,6 @@ class Problem:
         fresh: Pruned connections that are about to return (see `trellis.Pruner`), or None.
         unchecked: Whether the weights may still hold NaN or infinity. Only for methods that set
             ``checks_weights``.
-        cover_layers: Whether a consistent result keeps every layer alive.
     """
 
     net: Trellis
@@ -69,7 +68,6 @@ class Problem:
     seed: int = 0
     fresh: Kept | None = None
     unchecked: bool = False
-    cover_layers: bool = True
 
     def generator(self) -> torch.Generator:
         """Return a new CPU generator that starts from the seed."""
@@ -155,8 +153,7 @@ class ScoreMethod(Method):
     def choose(self, problem: Problem) -> Kept:
         ranking, counts = self._ranked(problem)
         if problem.consistent:
-            cover, layers = problem.cover_outputs, problem.cover_layers
-            return closed(problem.net.lean, ranking, problem.budget, cover=cover, layers=layers)
+            return closed(problem.net.lean, ranking, problem.budget, cover=problem.cover_outputs)
         return ranking.top(problem.budget) if counts is None else ranking.top_each(counts)
 
     def ranking(self, problem: Problem) -> Ranking:
@@ -267,10 +264,8 @@ class WalkMethod(Method):
 
         kept: Kept
         if problem.consistent:
-            cover, layers = problem.cover_outputs, problem.cover_layers
-            kept = finished(
-                problem.net.lean, ranking, problem.budget, walk, cover=cover, layers=layers
-            )
+            cover = problem.cover_outputs
+            kept = finished(problem.net.lean, ranking, problem.budget, walk, cover=cover)
         else:
             kept = walk(problem.budget)
             if among is not None:
