@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.masks.models import weight
-from tests.oracle.brute import consistent, feasible_budgets, outputs_reached
+from tests.oracle.brute import consistent, feasible_budgets, layers_of, live, outputs_reached
 from tests.oracle.network import as_set
 from tests.oracle.networks import KINDS, random_network
 from tests.zoo import ZOO
@@ -48,7 +48,7 @@ def works(error: TrellisError) -> int:
 
 @cache
 def feasible(kind: str, seed: int, cover: bool) -> set[int]:
-    return feasible_budgets(random_network(seed, kind, largest=11).graph, cover)
+    return feasible_budgets(random_network(seed, kind, largest=11).graph, cover, cover)
 
 
 def check_every_budget(kind: str, seed: int, method: str, cover: bool) -> None:
@@ -59,10 +59,13 @@ def check_every_budget(kind: str, seed: int, method: str, cover: bool) -> None:
     network = random_network(seed, kind, largest=11)
     net = trace(network.model, network.inputs)
     possible = feasible(kind, seed, cover)
-    wanted = outputs_reached(network.graph, network.graph.connections()) if cover else set()
+    everything = set(network.graph.connections())
+    wanted = outputs_reached(network.graph, everything) if cover else set()
+    layers = layers_of(live(network.graph, everything))
     for budget in range(1, net.total + 1):
         try:
-            masks = prune(unmasked(net), keep=budget, cover_outputs=cover, **options(method))
+            covers = {"cover_outputs": cover, "cover_layers": cover}
+            masks = prune(unmasked(net), keep=budget, **covers, **options(method))
         except TrellisError as error:
             if kind in BRANCHING and method in WALKS and 'method="viterbi"' in str(error):
                 continue
@@ -74,6 +77,7 @@ def check_every_budget(kind: str, seed: int, method: str, cover: bool) -> None:
         assert len(kept) == max(found for found in possible if found <= budget)
         assert consistent(network.graph, kept)
         assert wanted <= outputs_reached(network.graph, kept)
+        assert not cover or layers <= layers_of(kept)
 
 
 @pytest.mark.parametrize("cover", [True, False])
@@ -123,7 +127,7 @@ def test_every_budget_of_one_mlp(method: str) -> None:
 def test_real_architectures(name: str, sparsity: float) -> None:
     model, inputs = ZOO[name]()
     net = trace(model, inputs)
-    masks = prune(net, sparsity=sparsity)
+    masks = prune(net, keep=max(round(net.total * (1 - sparsity)), 12))  # 8 layers of an LSTM
     report = audit(net)
     assert report.live_fraction == 1.0 and report.outputs_reached == report.outputs
     assert report.kept == masks.kept == masks.budget

@@ -148,6 +148,8 @@ def test_a_budget_too_small_names_one_that_works(method: str) -> None:
 def test_a_path_of_three_needs_three() -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2))
     with pytest.raises(TrellisError, match=r"a budget of 2 is too small for a path .*keep=3 works"):
+        prune(model, torch.zeros(1, 2), keep=2, cover_outputs=False, cover_layers=False)
+    with pytest.raises(TrellisError, match=r"keep all 3 layers alive; keep=3 works"):
         prune(model, torch.zeros(1, 2), keep=2, cover_outputs=False)
     assert prune(model, torch.zeros(1, 2), keep=3, cover_outputs=False).kept == 3
 

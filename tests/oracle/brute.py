@@ -95,20 +95,31 @@ def outputs_reached(graph: ScalarGraph, kept: Set[Connection]) -> set[Unit]:
     return {output for output in graph.outputs if depends[output]}
 
 
-def feasible_budgets(graph: ScalarGraph, cover_outputs: bool = False) -> set[int]:
+def layers_of(connections: Set[Connection]) -> set[str]:
+    """The parameters that these connections belong to."""
+    return {name for name, _ in connections}
+
+
+def feasible_budgets(
+    graph: ScalarGraph, cover_outputs: bool = False, cover_layers: bool = False
+) -> set[int]:
     """All K >= 1 for which a consistent network of exactly K connections exists, by trying all.
 
-    With `cover_outputs` it must also reach every output that the dense network reaches.
+    With `cover_outputs` it must also reach every output that the dense network reaches; with
+    `cover_layers`, have connections in every parameter that lives there.
     """
     everything = sorted(graph.connections())
     if len(everything) > 14:
         raise ValueError(f"{len(everything)} connections have too many subsets; give at most 14")
     wanted = outputs_reached(graph, set(everything)) if cover_outputs else set()
+    layers = layers_of(live(graph, set(everything))) if cover_layers else set()
     return {
         size
         for size in range(1, len(everything) + 1)
         if any(
-            consistent(graph, set(kept)) and wanted <= outputs_reached(graph, set(kept))
+            layers <= layers_of(set(kept))
+            and consistent(graph, set(kept))
+            and wanted <= outputs_reached(graph, set(kept))
             for kept in combinations(everything, size)
         )
     }

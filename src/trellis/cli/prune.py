@@ -67,6 +67,13 @@ CoverOutputs = Annotated[
         help_behavior_hint="(default: it reaches them all)",
     ),
 ]
+CoverLayers = Annotated[
+    bool,
+    arg(
+        help="Allow a consistent network to lose layers that are live in the unpruned one.",
+        help_behavior_hint="(default: all stay alive)",
+    ),
+]
 Ignore = Annotated[
     tuple[str, ...],
     tyro.conf.UseAppendAction,
@@ -197,6 +204,7 @@ def prune(
     stochastic: Stochastic = False,
     seed: Seed = 0,
     cover_outputs: CoverOutputs = True,
+    cover_layers: CoverLayers = True,
     ignore: Ignore = (),
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -218,7 +226,8 @@ def prune(
     shared: dict[str, Any] = {
         "method": method, "saliency": _saliency(saliency),
         "consistent": {"auto": None, "yes": True, "no": False}[consistent],
-        "stochastic": stochastic, "seed": seed, "cover_outputs": cover_outputs, "ignore": ignore,
+        "stochastic": stochastic, "seed": seed, "cover_outputs": cover_outputs,
+        "cover_layers": cover_layers, "ignore": ignore,
     }  # fmt: skip
     own = {name: _counts(name, value) for name, value in options.items()}
     given = opened(target, inputs, weights)

@@ -8,7 +8,8 @@ connections between live units. Third, if none is left, add the shortest complet
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -17,9 +18,10 @@ from torch import Tensor
 from ..errors import TrellisError
 from ..graph.steps import Contract
 from ..graph.trellis import Trellis, names_in
-from ..paths.kernels import CPU, TAKES_ALL
+from ..paths.kernels import CPU, TAKES_ALL, Places
 from ..paths.kernels import count as count_units
 from ..paths.liveness import Liveness, addable, dense, give, liveness, propagate, reached
+from ..paths.propagate import backward
 from ..paths.scores import BestPaths, Witness
 from .budget import Ranking, count, zeros
 from .layers import Floats, Layered
@@ -27,14 +29,20 @@ from .layers import Floats, Layered
 Masks = Mapping[str, Tensor]
 
 
-def closed(net: Trellis, ranking: Ranking, budget: int, *, cover: bool) -> Masks:
-    """Return the best consistent network of ``budget`` connections under a ranking."""
+def closed(
+    net: Trellis, ranking: Ranking, budget: int, *, cover: bool, layers: bool = False
+) -> Masks:
+    """Return the best consistent network of ``budget`` connections under a ranking.
+
+    With ``cover``, it reaches every output that the unpruned network reaches. With ``layers``, it
+    has live connections in every parameter that is live there.
+    """
     ranking = _with_untrained(net, ranking)
 
     def start(reserved: Masks | None) -> Liveness:
         return prefix(net, ranking, budget, reserved)
 
-    return _assembled(net, ranking, budget, start, cover)
+    return _assembled(net, ranking, budget, start, cover, layers)
 
 
 def _with_untrained(net: Trellis, ranking: Ranking) -> Ranking:
@@ -57,7 +65,13 @@ def _with_untrained(net: Trellis, ranking: Ranking) -> Ranking:
 
 
 def finished(
-    net: Trellis, ranking: Ranking, budget: int, walk: Callable[[int], Masks], *, cover: bool
+    net: Trellis,
+    ranking: Ranking,
+    budget: int,
+    walk: Callable[[int], Masks],
+    *,
+    cover: bool,
+    layers: bool = False,
 ) -> Masks:
     """Return a consistent network: ``walk(m)`` of at most m connections, filled by ranking."""
 
@@ -68,7 +82,7 @@ def finished(
             found = {n: f | reserved[n] for n, f in found.items()}
         return liveness(net, found)
 
-    return _assembled(net, ranking, budget, start, cover)
+    return _assembled(net, ranking, budget, start, cover, layers)
 
 
 def _assembled(
@@ -77,8 +91,9 @@ def _assembled(
     budget: int,
     start: Callable[[Masks | None], Liveness],
     cover: bool,
+    layers: bool,
 ) -> Masks:
-    """Start, cover the outputs, fill, complete.
+    """Start, cover outputs and layers, fill, complete.
 
     The result is audited. It has fewer connections than the budget only if no consistent network
     of exactly that size was found.
@@ -86,7 +101,8 @@ def _assembled(
     if 2 * budget >= ranking.size and budget >= most(net, ranking) > 0:
         return all_live(net, ranking)
     found = start(None)
-    if found.count == budget and all(bool(mask.all()) for mask in found.outputs):
+    empty = layers and bool(emptied(found.live))
+    if found.count == budget and not empty and all(bool(mask.all()) for mask in found.outputs):
         return found.live
     possible = reachable(net, ranking)
     if not any(bool(mask.any()) for mask in possible):
@@ -94,20 +110,30 @@ def _assembled(
             "no output can be reached from any input: the network is disconnected. Is all of a "
             "layer zero (an ignored head that is initialised to zero)? Give it values first"
         )
-    if cover and misses(found.outputs, possible):
-        found = start(reserve(net, ranking, budget, possible))
+    every = Wanted(possible if cover else None)
+    need = Wanted(None)  # what is reserved: only what the best connections miss
+    for turn in range(len(ranking.shapes) + 2):
+        if layers and not every.layers and emptied(found.live):
+            every = replace(every, layers=wanted_layers(net, ranking))
+        missed = every.outputs if every.misses_outputs(found) else None
+        lost = Wanted(missed, every.lost(found.live))
+        if not lost:
+            break
+        need = every if turn > 2 else need | lost
+        found = start(reserve(net, ranking, budget, need, every))
     if found.count == budget:
         return found.live
     kept = fill(net, ranking, found.live, budget)
+    wanted = Wanted(every.outputs, tuple(set(kept) - set(emptied(kept))) if layers else ())
     if count(kept) < budget:
-        kept = complete(net, ranking, kept, budget, possible if cover else None)
+        kept = complete(net, ranking, kept, budget, wanted)
     if count(kept) == 0:
         raise TrellisError(
             f"a budget of {budget} is too small for a path from an input to an output; "
             f"keep={count(smallest(net, ranking))} works"
         )
     final = liveness(net, kept)
-    if count(kept) != final.count or (cover and misses(final.outputs, possible)):
+    if count(kept) != final.count or wanted.missed(final) or every.missed(final):
         raise AssertionError("the audit disagrees with the selection; please report this")
     return kept
 
@@ -194,20 +220,76 @@ def fill(net: Trellis, ranking: Ranking, live: Masks, budget: int) -> Masks:
     return kept
 
 
-def reserve(net: Trellis, ranking: Ranking, budget: int, possible: list[Tensor]) -> Masks:
-    """Return connections that reach every output.
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """What a consistent network must have.
 
-    These are the best path to each. If that exceeds the budget, a greedy search finds fewer.
+    Args:
+        outputs: The output units that it reaches, a mask for each output signal; None if any do.
+        layers: The parameters that it has live connections in.
     """
-    covers = []
-    for cover in (best_cover, thrifty_cover):
-        covers.append(cover(net, ranking, possible))
+
+    outputs: list[Tensor] | None
+    layers: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.outputs is not None or bool(self.layers)
+
+    def __or__(self, other: Wanted) -> Wanted:
+        outputs = other.outputs if self.outputs is None else self.outputs
+        return Wanted(outputs, tuple(dict.fromkeys((*self.layers, *other.layers))))
+
+    def lost(self, live: Masks) -> tuple[str, ...]:
+        """Return the layers in which nothing is live."""
+        gone = emptied(live) if self.layers else []
+        return tuple(name for name in self.layers if name in gone)
+
+    def misses_outputs(self, found: Liveness) -> bool:
+        return self.outputs is not None and misses(found.outputs, self.outputs)
+
+    def missed(self, found: Liveness) -> bool:
+        """Return whether a network lacks any of it."""
+        return self.misses_outputs(found) or bool(self.lost(found.live))
+
+
+def emptied(live: Masks) -> list[str]:
+    """Return the parameters of which nothing is kept."""
+    if isinstance(live, Places):
+        return [name for name, places in live.places.items() if not len(places)]
+    return [name for name, mask in live.items() if not bool(mask.any())]
+
+
+def wanted_layers(net: Trellis, ranking: Ranking) -> tuple[str, ...]:
+    """Return the parameters that are live in the unpruned network."""
+    live = all_live(net, ranking)
+    gone = emptied(live)
+    return tuple(name for name in live if name not in gone)
+
+
+def reserve(net: Trellis, ranking: Ranking, budget: int, need: Wanted, every: Wanted) -> Masks:
+    """Return connections that reach all outputs and layers in ``need``.
+
+    These are the best path to each output, and through each layer. If that exceeds the budget, a
+    greedy search finds fewer; it then covers ``every`` output and layer that may be needed.
+    """
+    covers = [covered(net, ranking, need)]
+    if count(covers[0]) <= budget:
+        return covers[0]
+    for each in (need, every) if every.layers else (need,):
+        covers.append(thrifty_cover(net, ranking, each))
         if count(covers[-1]) <= budget:
             return covers[-1]
-    outputs = sum(count_units(p) for p in possible)
+    works = count(covers[-1]) if every.layers else min(count(c) for c in covers)
+    goals, ways = [], []
+    if every.outputs is not None:
+        goals.append(f"reach all {sum(count_units(p) for p in every.outputs)} outputs")
+        ways.append("cover_outputs=False")
+    if every.layers:
+        goals.append(f"keep all {len(every.layers)} layers alive")
+        ways.append("cover_layers=False")
     raise TrellisError(
-        f"a budget of {budget} is too small to reach all {outputs} outputs; "
-        f"keep={min(count(c) for c in covers)} works, or cover_outputs=False"
+        f"a budget of {budget} is too small to {' and '.join(goals)}; keep={works} works, or "
+        f"{' or '.join(ways)}"
     )
 
 
@@ -310,13 +392,106 @@ def thrifty(ranking: Ranking, kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
     }
 
 
-def thrifty_cover(net: Trellis, ranking: Ranking, wanted: list[Tensor]) -> dict[str, Tensor]:
-    """Return a path to one output, then to the others with as few new connections as possible."""
-    kept = one_path(net, ranking)
+def covered(net: Trellis, ranking: Ranking, wanted: Wanted) -> Masks:
+    """Return the best path to each wanted output, and through each wanted layer that it misses."""
+    kept: Masks = nothing(ranking)
+    if wanted.outputs is not None:
+        kept = best_cover(net, ranking, wanted.outputs)
+    lost = wanted.lost(kept)
+    if not lost:
+        return kept
+    device = ranking.device if net.uses <= TAKES_ALL else CPU
+    found = _as(ranking, through_layers(net, Witness(net, relative(ranking), device), lost))
+    return {name: kept[name] | found[name] for name in found}
+
+
+def thrifty_cover(net: Trellis, ranking: Ranking, wanted: Wanted) -> Masks:
+    """Return paths to wanted outputs and through wanted layers, with few new connections.
+
+    Outputs or layers come first, whichever needs fewer connections.
+    """
+    kept: Masks = nothing(ranking)
+    if wanted.outputs is not None:
+        kept = _to_outputs(net, ranking, one_path(net, ranking), wanted.outputs)
+    if not wanted.layers:
+        return kept
+    kept = _through_lost(net, ranking, kept, wanted, reward=1.0)
+    other = _through_lost(net, ranking, nothing(ranking), wanted, reward=4 / STEP)
+    if wanted.outputs is not None:
+        other = _to_outputs(net, ranking, other, wanted.outputs)
+    return min(kept, other, key=count)
+
+
+def _to_outputs(net: Trellis, ranking: Ranking, kept: Masks, wanted: list[Tensor]) -> Masks:
+    """Add paths to outputs, with few new connections."""
     witness = Witness(net, thrifty(ranking, kept))
-    rest = witness.to_outputs([w.cpu() for w in wanted])
-    rest = _as(ranking, rest)
-    return {name: kept[name] | rest[name] for name in kept}
+    rest = _as(ranking, witness.to_outputs([w.cpu() for w in wanted]))
+    return {name: kept[name] | rest[name] for name in rest}
+
+
+def _through_lost(
+    net: Trellis, ranking: Ranking, kept: Masks, wanted: Wanted, reward: float
+) -> Masks:
+    """Add a path through each layer that has no connection yet, one after another.
+
+    ``reward`` above 1 prefers paths that pass several such layers.
+    """
+    for layer in wanted.layers:
+        lost = wanted.lost(kept)
+        if layer in lost:
+            weights = thrifty(ranking, kept)
+            weights |= {name: weights[name] * reward for name in lost}
+            rest = _as(ranking, through_layers(net, Witness(net, weights), (layer,)))
+            kept = {name: kept[name] | rest[name] for name in rest}
+    return kept
+
+
+@torch.enable_grad()
+def through_layers(net: Trellis, witness: Witness, layers: Sequence[str]) -> Masks:
+    """Return a best path through each layer, as masks.
+
+    A layer's uses are compared by the best tail and head of each position. The path is the best one
+    through the winning position.
+    """
+    backward(witness.run)
+    total = torch.zeros((), dtype=torch.float64, device=witness.device)
+    for name in layers:
+        uses = [step for step in net.contractions if name in names_in(step.weight)]
+        found = [value for use in uses if (value := _through(net, witness, use, name)) is not None]
+        if found:
+            total = total + torch.log(max(found, key=lambda value: float(value.detach())))
+    return witness.mark(total)
+
+
+def _through(net: Trellis, witness: Witness, step: Contract, name: str) -> Tensor | None:
+    """Return the weight of a best path through one use of a parameter; None if there is none."""
+    run = witness.run
+    pairs = ((run.depends, run.changes), (run.nonzero, run.enables))
+    best: Tensor | None = None
+    w = witness.drawn(step)  # (B, N, K)
+    mine = torch.ones((), dtype=torch.bool, device=w.device)
+    if len(names_in(step.weight)) > 1:
+        places = net.on(step.weight.carrier, w.device) - step.weight.offsets[name]
+        mine = (places >= 0) & (places < math.prod(net.connections[name]))
+    for tails, heads in pairs:
+        x, g = tails.get(step.x.id), heads.get(step.out.id)
+        if x is None or g is None:
+            continue
+        rows = max(x.shape[1], g.shape[1])
+        x, g = x.expand(len(w), rows, w.shape[2]), g.expand(len(w), rows, w.shape[1])
+        level = (x.detach().amax(2) * g.detach().amax(2)).reshape(-1)
+        for place in level.argsort(descending=True, stable=True).tolist():
+            if not level[place] > 0 or (best is not None and level[place] <= best.detach()):
+                break
+            b, r = divmod(place, rows)
+            uses = w[b].detach() * x[b, r].detach() * g[b, r].detach()[:, None]  # (N, K)
+            uses = uses * (mine if mine.ndim == 0 else mine[b])
+            n, k = divmod(int(uses.argmax()), w.shape[2])
+            if uses[n, k] > 0:
+                value = w[b, n, k] * x[b, r, k] * g[b, r, n]
+                best = value if best is None or bool(value > best) else best
+                break
+    return best
 
 
 def one_path(net: Trellis, ranking: Ranking) -> dict[str, Tensor]:
@@ -352,13 +527,13 @@ def complete(
     ranking: Ranking,
     kept: Masks,
     budget: int,
-    wanted: list[Tensor] | None,
+    wanted: Wanted,
     inside: Masks | None = None,
 ) -> Masks:
     """Bring ``kept`` to exactly ``budget`` connections by adding pieces and trimming.
 
-    If that fails, return the largest network found below the budget. ``wanted`` outputs stay
-    reached. The consistent network ``inside``, if given, is kept whole.
+    If that fails, return the largest network found below the budget. What is ``wanted`` stays.
+    The consistent network ``inside``, if given, is kept whole.
     """
     best = kept
     while count(best) < budget and net.uses <= LARGEST:
@@ -369,7 +544,7 @@ def complete(
     if budget - count(best) > 0 and net.uses <= SMALL:
         base = inside
         if base is None:
-            base = _nothing(best) if wanted is None else thrifty_cover(net, ranking, wanted)
+            base = thrifty_cover(net, ranking, wanted) if wanted else _nothing(best)
         found = _assemble(net, ranking, base, budget, [NODES])
         if found is not None and _sound(net, found, wanted):
             return found
@@ -421,7 +596,7 @@ def _one_more(
     ranking: Ranking,
     kept: Masks,
     budget: int,
-    wanted: list[Tensor] | None,
+    wanted: Wanted,
     inside: Masks | None,
 ) -> Masks | None:
     """Return a consistent network closer to the budget than ``kept``, or None."""
@@ -494,7 +669,7 @@ def trim(
     ranking: Ranking,
     kept: Masks,
     extra: int,
-    wanted: list[Tensor] | None,
+    wanted: Wanted,
     spare: Masks,
     inside: Masks | None = None,
 ) -> Masks | None:
@@ -544,9 +719,9 @@ def with_singles(net: Trellis, ranking: Ranking, kept: Masks, short: int) -> Mas
     return {n: kept[n] | chosen[n] for n in kept}
 
 
-def _sound(net: Trellis, kept: Masks, wanted: list[Tensor] | None) -> bool:
-    """Return whether the network is consistent and reaches the wanted outputs."""
+def _sound(net: Trellis, kept: Masks, wanted: Wanted) -> bool:
+    """Return whether the network is consistent and has what is wanted."""
     found = liveness(net, kept)
     if found.count != count(kept):
         return False
-    return wanted is None or not misses(found.outputs, wanted)
+    return not wanted.missed(found)

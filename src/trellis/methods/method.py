@@ -54,6 +54,7 @@ class Problem:
         fresh: Pruned connections that are about to return (see `trellis.Pruner`), or None.
         unchecked: Whether the weights may still hold NaN or infinity. Only for methods that set
             ``checks_weights``.
+        cover_layers: Whether a consistent result keeps every layer alive.
     """
 
     net: Trellis
@@ -68,6 +69,7 @@ class Problem:
     seed: int = 0
     fresh: Kept | None = None
     unchecked: bool = False
+    cover_layers: bool = True
 
     def generator(self) -> torch.Generator:
         """Return a new CPU generator that starts from the seed."""
@@ -153,7 +155,8 @@ class ScoreMethod(Method):
     def choose(self, problem: Problem) -> Kept:
         ranking, counts = self._ranked(problem)
         if problem.consistent:
-            return closed(problem.net.lean, ranking, problem.budget, cover=problem.cover_outputs)
+            cover, layers = problem.cover_outputs, problem.cover_layers
+            return closed(problem.net.lean, ranking, problem.budget, cover=cover, layers=layers)
         return ranking.top(problem.budget) if counts is None else ranking.top_each(counts)
 
     def ranking(self, problem: Problem) -> Ranking:
@@ -264,8 +267,10 @@ class WalkMethod(Method):
 
         kept: Kept
         if problem.consistent:
-            cover = problem.cover_outputs
-            kept = finished(problem.net.lean, ranking, problem.budget, walk, cover=cover)
+            cover, layers = problem.cover_outputs, problem.cover_layers
+            kept = finished(
+                problem.net.lean, ranking, problem.budget, walk, cover=cover, layers=layers
+            )
         else:
             kept = walk(problem.budget)
             if among is not None:

@@ -45,11 +45,12 @@ class Options:
     seed: int = 0
     cover_outputs: bool = True
     ignore: str | Collection[str] = ()
+    cover_layers: bool = True
 
     def __post_init__(self) -> None:
         if self.consistent is not None and not isinstance(self.consistent, bool):
             raise TrellisError(f"consistent={self.consistent!r} must be None, True or False")
-        for name in ("stochastic", "cover_outputs"):
+        for name in ("stochastic", "cover_outputs", "cover_layers"):
             if not isinstance(value := getattr(self, name), bool):  # "no" would count as True
                 raise TrellisError(f"{name}={value!r} must be True or False")
         if isinstance(self.seed, bool) or not isinstance(self.seed, Integral):
@@ -93,6 +94,7 @@ class Options:
             "stochastic": self.stochastic,
             "seed": self.seed,
             "cover_outputs": self.cover_outputs,
+            "cover_layers": self.cover_layers,
             "ignore": list(self.ignored),
         }
 
@@ -202,6 +204,7 @@ class Selector:
             seed=options.seed,
             fresh=self.fresh,
             unchecked=self._unchecked,
+            cover_layers=options.cover_layers,
         )
 
     def choose(self, able: Kept | None, budget: int, share: Fraction | None = None) -> Kept:
@@ -236,6 +239,7 @@ def prune(
     stochastic: bool = False,
     seed: int = 0,
     cover_outputs: bool = True,
+    cover_layers: bool = True,
     ignore: str | Collection[str] = (),
     scope: Scope = ...,
     surrogate: Literal["local", "global"] = ...,
@@ -257,6 +261,7 @@ def prune(
     stochastic: bool = False,
     seed: int = 0,
     cover_outputs: bool = True,
+    cover_layers: bool = True,
     ignore: str | Collection[str] = (),
     **method_options: Any,
 ) -> Masks: ...
@@ -275,6 +280,7 @@ def prune(
     stochastic: bool = False,
     seed: int = 0,
     cover_outputs: bool = True,
+    cover_layers: bool = True,
     ignore: str | Collection[str] = (),
     **method_options: Any,
 ) -> Masks:
@@ -310,6 +316,8 @@ def prune(
         seed: Seed of all random draws. The same seed gives the same masks on every machine.
         cover_outputs: Whether a consistent result reaches every output that the unpruned model
             reaches.
+        cover_layers: Whether a consistent result keeps live connections in every parameter that is
+            live in the unpruned model. This prevents layer collapse.
         ignore: Name patterns of parameters that are neither pruned nor counted, such as "head.*".
         **method_options: The options of the method, if ``method`` is a name:
 
@@ -328,8 +336,8 @@ def prune(
         consistent network of exactly that size was found.
 
     Raises:
-        TrellisError: If an option is invalid, the budget is too small to reach every output, or
-            the model cannot be traced.
+        TrellisError: If an option is invalid, the budget is too small to reach every output and
+            layer, or the model cannot be traced.
 
     >>> import torch
     >>> model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -338,7 +346,9 @@ def prune(
     (8, 80)
     """
     chosen = resolved(method, method_options)
-    options = Options(chosen, saliency, consistent, stochastic, seed, cover_outputs, ignore)
+    options = Options(
+        chosen, saliency, consistent, stochastic, seed, cover_outputs, ignore, cover_layers
+    )
     net = trace(model, example_inputs)
     refuse_hooks(net.model)
     now = current(net)

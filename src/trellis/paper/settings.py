@@ -58,8 +58,9 @@ def _magnitude(**options: Any) -> dict[str, Any]:
 
 
 def _chains(**options: Any) -> dict[str, Any]:
-    # The paper does not reserve a path to every class.
-    return {"method": "chains", "surrogate": "local", "cover_outputs": False} | options
+    # The paper reserves no paths to classes or through layers.
+    covers = {"cover_outputs": False, "cover_layers": False}
+    return {"method": "chains", "surrogate": "local"} | covers | options
 
 
 def _surrogate(inverse_alpha: float, stochastic: bool) -> dict[str, Any]:

@@ -168,7 +168,7 @@ def exact(value: Any) -> str:
 
 # Defaults of `trellis prune` that do not depend on the method.
 PRUNE = {"saliency": "magnitude", "stochastic": False, "seed": 0, "cover_outputs": True,
-         "ignore": []}  # fmt: skip
+         "cover_layers": True, "ignore": []}  # fmt: skip
 
 
 def pruning(step: Mapping[str, Any]) -> list[str]:

@@ -198,6 +198,7 @@ class Pruner:
         stochastic: As for `trellis.prune`.
         seed: As for `trellis.prune`.
         cover_outputs: As for `trellis.prune`.
+        cover_layers: As for `trellis.prune`.
         ignore: As for `trellis.prune`.
         **method_options: The options of the method, as for `trellis.prune`: ``scope``,
             ``surrogate``, ``inverse_alpha``, ``row_normalize``, or those of your own method.
@@ -243,6 +244,7 @@ class Pruner:
         stochastic: bool = False,
         seed: int = 0,
         cover_outputs: bool = True,
+        cover_layers: bool = True,
         ignore: str | Collection[str] = (),
         scope: Scope = ...,
         surrogate: Literal["local", "global"] = ...,
@@ -268,6 +270,7 @@ class Pruner:
         stochastic: bool = False,
         seed: int = 0,
         cover_outputs: bool = True,
+        cover_layers: bool = True,
         ignore: str | Collection[str] = (),
         **method_options: Any,
     ) -> None: ...
@@ -290,13 +293,14 @@ class Pruner:
         stochastic: bool = False,
         seed: int = 0,
         cover_outputs: bool = True,
+        cover_layers: bool = True,
         ignore: str | Collection[str] = (),
         **method_options: Any,
     ) -> None:
         shared = {
             "method": method, "saliency": saliency, "consistent": consistent,
             "stochastic": stochastic, "seed": seed, "cover_outputs": cover_outputs,
-            "ignore": ignore,
+            "cover_layers": cover_layers, "ignore": ignore,
         }  # fmt: skip
         self.options = options_of(shared | method_options)
         if isinstance(model, nn.Module):

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from ..errors import TrellisError
-from ..graph.steps import Contract
-from ..graph.trellis import Current, Trellis
+from ..graph.steps import Contract, Source
+from ..graph.trellis import Current, Trellis, names_in
 from ..masks import Mask
 from ..methods.budget import Ranking, count
-from ..methods.consistent import complete, fill, prefix, reachable
+from ..methods.consistent import Wanted, complete, fill, prefix, reachable, wanted_layers
 from ..methods.method import Kept
 from ..methods.prune import Options, Selector
 from ..paths.liveness import addable
@@ -93,7 +93,11 @@ class Chooser:
         filled = fill(self.net, ranking, prefix(self.net, ranking, budget, inside).live, budget)
         if count(filled) == budget:
             return Choice(filled, inside)
-        wanted = reachable(self.net, ranking) if self.options.cover_outputs else None
+        options = self.options
+        wanted = Wanted(
+            reachable(self.net, ranking) if options.cover_outputs else None,
+            wanted_layers(self.net, ranking) if options.cover_layers else (),
+        )
         around = complete(self.net, ranking, filled, budget, wanted, inside)
         if count(around) == budget:
             return Choice(around, inside)
@@ -116,8 +120,8 @@ class Chooser:
 def plenty(net: Trellis, options: Options) -> int | None:
     """Return a budget such that every larger consistent network contains one of that budget.
 
-    It is the length of the longest path times the number of outputs. If signals gate each other,
-    the bound is unknown, and the result is None.
+    It is the length of the longest path times the number of outputs and of layers. If signals gate
+    each other, the bound is unknown, and the result is None.
     """
     if not options.closes:
         return 0
@@ -128,7 +132,23 @@ def plenty(net: Trellis, options: Options) -> int | None:
         before = max((depth.get(x.id, 0) for x in step.operands), default=0)
         depth[step.out.id] = before + isinstance(step, Contract)
     longest = max(depth.get(signal.id, 0) for signal in net.outputs)
-    return longest * (net.output_units if options.cover_outputs else 1)
+    units = net.output_units if options.cover_outputs else 0
+    layers = _avoidable(net) if options.cover_layers else 0
+    return longest * max(units + layers, 1)
+
+
+def _avoidable(net: Trellis) -> int:
+    """Return how many parameters some path goes around; the others need no path of their own."""
+    passed: dict[int, frozenset[str] | None] = {}  # parameters on all paths; None without a path
+    for step in net.steps:
+        reached = isinstance(step, Source) and step.depends
+        before = [frozenset[str]()] if reached else [passed.get(x.id) for x in step.operands]
+        sets = [found for found in before if found is not None]
+        own = names_in(step.weight) if isinstance(step, Contract) else []
+        common = frozenset.intersection(*sets) if sets else None
+        passed[step.out.id] = common if common is None or len(own) != 1 else common | set(own)
+    ends = [found for out in net.outputs if (found := passed.get(out.id)) is not None]
+    return len(set(net.connections) - (frozenset.intersection(*ends) if ends else frozenset()))
 
 
 class ProbedMask(Mask):

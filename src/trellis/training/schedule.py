@@ -329,7 +329,15 @@ class Plan:
         return found
 
 
-_SHARED = ("saliency", "consistent", "stochastic", "seed", "cover_outputs", "ignore")
+_SHARED = (
+    "saliency",
+    "consistent",
+    "stochastic",
+    "seed",
+    "cover_outputs",
+    "cover_layers",
+    "ignore",
+)
 
 
 def options_of(given: Mapping[str, Any]) -> Options:
@@ -468,6 +476,8 @@ def _renamed(plan: object) -> object:
 
 def _check_same(stored: object, wanted: Mapping[str, Any]) -> None:
     known = stored if isinstance(stored, Mapping) else {}
+    if known and "cover_layers" not in known:  # older releases had no such option
+        known = {**known, "cover_layers": wanted["cover_layers"]}
     if known.get("method") == wanted["method"]:
         known = current_record(known, method_class(wanted["method"]))
     if differs := differing(known, wanted):

@@ -10,14 +10,14 @@ from typing import Any
 from ...errors import TrellisError
 from ...training import Recipe
 from ...training.batches import batch_count
+from ...training.shrink.course import WAYPOINTS, waypoints
 from ..data.augmentation import Augmentation
 from ..data.layouts import Layout
 from ..model.stack_selection import check_method
 
 _USUAL = 600  # recordings in the set that a recipe's epochs are meant for
 _FEWEST = 40  # epochs of a phase, at least, however many recordings there are
-_PLENTY = 100  # a network that keeps 1 / _PLENTY of its connections still learns everything
-_FEW = 1000  # smaller networks are first pruned to 1 / _FEW of their connections
+_PLENTY, _ = WAYPOINTS  # a network that keeps 1 / _PLENTY of its connections learns everything
 _NARROWER = (6, 7, 8, 9)  # tenths of the pruning phase at which empty filters are dropped
 LONGEST = 1_000_000  # the largest factor that `Course.times` accepts
 _PHASES = ("epochs", "prune_epochs", "prune_every", "tune_epochs")
@@ -130,8 +130,8 @@ class Course:
         """
         if not self.distills(kept, total) or self.curve == "one-shot":
             return None
-        larger = [many for many in (total // _FEW, self.hundredth(total)) if many > kept]
-        return larger[0] if larger else None
+        found = waypoints(kept, total)
+        return found[-1] if found else None
 
     def dropout_at(self, kept: int, total: int) -> float:
         """Return the dropout rate of a network that will keep ``kept`` of ``total`` connections.

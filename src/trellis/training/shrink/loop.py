@@ -269,7 +269,8 @@ class Run:
     def _note(self, phase: Phase, loss: Tensor) -> None:
         """Add a row to the history if that is due, and show progress."""
         setup, end = self.setup, self.step in self.ends
-        show = setup.watch.due() or end or self.step == 1
+        begun = self.step == self.ends[self.current] - phase.steps + 1
+        show = setup.watch.due() or end or begun
         row = end or self.step == 1 or self.step % max(self.steps // _ROWS, 1) == 0
         if not (show or row):
             return

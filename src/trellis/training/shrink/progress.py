@@ -62,7 +62,7 @@ class Lines:
         now = time.monotonic()
         if not self._phase:
             self._began, self._first = now, step
-        elif phase == self._phase and not self.due():
+        elif phase == self._phase and step < steps and not self.due():
             return
         self._phase, self._last = phase, now
         done = step - self._first

@@ -136,6 +136,7 @@ def shrink(
         distill: The share of the loss that compares outputs with those of the dense network,
             while it is pruned and fine-tuned; 0 for none. By default only networks below 1 % are
             distilled: after the first waypoint, half of the loss compares with the network there.
+            It needs targets that are classes, or the default loss.
         temperature: The temperature of that comparison.
         waypoints: Whether networks below 1 % of the connections are first pruned and fine-tuned at
             1 %, and those below 0.1 % at 0.1 % as well.
