@@ -31,7 +31,7 @@ Command = Callable[..., int]
 
 COMMANDS = (
     "audit", "prune", "demo", "data", "train", "tune", "shrink", "evaluate", "export", "reproduce",
-    "report",
+    "report", "live",
 )  # fmt: skip
 
 # The module of a command, where it is not named like the command.
@@ -77,6 +77,8 @@ Find the dead weights of a pruned network, and prune so that every kept weight i
             trellis reproduce table2 --data fpha:PATH --seeds 5 --device cuda --recipe paper
   report  write one page about a run or a model
             trellis report runs/demo/paper
+  live    record gestures with a camera, train on them, and recognise them live
+            trellis live
 
 `trellis COMMAND --help` explains a command; `trellis --version` prints the version.
 Exit status: 0 success, 1 below --fail-under, 2 an error (one line on stderr).

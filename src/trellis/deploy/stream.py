@@ -21,6 +21,7 @@ Predict = Callable[[list[Floats]], NDArray[Any]]
 UNITS = 1 << 16  # fixed-point units in the scale of the coordinates
 LONGEST = 4096  # frames of a window
 MOST = 8  # windows
+_BATCH = 256  # windows that are classified together
 
 
 @dataclass(frozen=True)
@@ -345,6 +346,52 @@ class Stream:
         """Push all frames of a recording, close the stream, and return the events."""
         found = [self.push(frame) for frame in frames]
         return [event for event in [*found, self.close()] if event is not None]
+
+    def shares(self, frames: Iterable[Any]) -> list[Floats | None]:
+        """Return the probabilities after each frame of a recording, all at once.
+
+        They are those that `push` leaves in ``probabilities``, if ``every`` is 1. The stream itself
+        is not changed.
+        """
+        parts: list[tuple[list[int], list[NDArray[np.uint32]]]] = []
+        count = missing = 0
+        for count, frame in enumerate(frames, 1):
+            units = None if frame is None else self._fixed(frame)
+            missing = missing + 1 if units is None else 0
+            if missing > self.settings.gap or not parts:
+                if units is None:
+                    parts.append(([], []))
+                    continue
+                parts.append(([], []))
+            if units is None and not parts[-1][1]:
+                continue
+            parts[-1][0].append(count - 1)
+            parts[-1][1].append(parts[-1][1][-1] if units is None else units)
+        found: list[Floats | None] = [None] * count
+        for places, rows in parts:
+            for place, share in zip(places, self._shares_of(rows), strict=True):
+                found[place] = share
+        return found
+
+    def _shares_of(self, rows: list[NDArray[np.uint32]]) -> list[Floats | None]:
+        """Return the probabilities after each of some frames without a gap."""
+        count = len(rows)
+        if count < self.settings.windows[0]:
+            return [None] * count
+        sums = np.zeros((count + 1, self.joints * 3), np.uint32)
+        np.cumsum(np.stack(rows), axis=0, dtype=np.uint32, out=sums[1:])
+        total = np.zeros((count, len(self.classes)), np.float32)
+        many = np.zeros(count, np.int64)
+        for each in self._windows:
+            for first in range(each.frames, count + 1, _BATCH):
+                ends = np.arange(first, min(first + _BATCH, count + 1))
+                means = self._shaped(each.means(sums, ends, self.unit))
+                total[ends - 1] += softmax(self._predict(list(means)))
+                many[ends - 1] += 1
+        return [
+            (row / np.float32(n)).astype(np.float32) if n else None
+            for row, n in zip(total, many, strict=True)
+        ]
 
     def _shaped(self, means: Floats) -> Floats:
         return means.reshape(len(means), self.chunks, self.joints, 3)

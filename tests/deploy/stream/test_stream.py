@@ -85,6 +85,17 @@ def test_probabilities_are_those_of_windows_cut_out(basis: str) -> None:
         np.testing.assert_allclose(stream.probabilities, wanted, atol=2e-3)
 
 
+def test_all_at_once_is_as_frame_by_frame() -> None:
+    stream = recogniser().stream()
+    frames = motion(300, 4)
+    found = stream.shares(frames)
+    for frame, shares in zip(frames, found, strict=True):
+        stream.push(frame)
+        assert (shares is None) == (stream.probabilities is None)
+        if shares is not None and stream.probabilities is not None:
+            np.testing.assert_allclose(shares, stream.probabilities, atol=1e-4)
+
+
 def literal(settings: Streaming, shares: list[list[float] | None]) -> list[tuple[int, int]]:
     """The rule of `Streaming`, one gesture after the other, looked up in the whole past.
 

@@ -148,6 +148,7 @@ class Maker:
         about: Further settings that must be the same in order to continue.
         watch: Called after every epoch with the phase's name and its training.
         called: Prefix of the phases' names.
+        first: A network whose weights training starts from, where they have the same shape.
     """
 
     def __init__(
@@ -163,6 +164,7 @@ class Maker:
         about: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
         called: str = "",
+        first: GCN | None = None,
     ) -> None:
         self.recognizer, self.course = recognizer, course.suited(len(x))
         self.asked, self.given = course, dict(about or {})
@@ -175,7 +177,7 @@ class Maker:
             self.course = self.course.mirrored(self.mirror.share)
         self.device, self.precision = torch.device(device), precision
         self.x, self.y = x.to(self.device), y.to(self.device)
-        self.folder, self.watch, self.called = folder, watch, called
+        self.folder, self.watch, self.called, self.first = folder, watch, called, first
         self._made: dict[tuple[int, ...], Small] = {}  # by what they keep, and their seeds
         self.took: dict[str, float] = {}  # seconds, by phase
         self.about = dict(about or {}) | {
@@ -442,4 +444,10 @@ class Maker:
             )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return GCN(**given.sizes)
+            fresh = GCN(**given.sizes)
+        if self.first is not None:
+            own = fresh.state_dict()
+            known = self.first.state_dict()
+            same = {n: w for n, w in known.items() if n in own and own[n].shape == w.shape}
+            fresh.load_state_dict(own | same)
+        return fresh
