@@ -64,7 +64,7 @@ def check_every_budget(kind: str, seed: int, method: str, cover: bool) -> None:
     layers = layers_of(live(network.graph, everything))
     for budget in range(1, net.total + 1):
         try:
-            covers = {"cover_outputs": cover, "cover_layers": cover}
+            covers: dict[str, Any] = {"cover_outputs": cover, "cover_layers": cover}
             masks = prune(unmasked(net), keep=budget, **covers, **options(method))
         except TrellisError as error:
             if kind in BRANCHING and method in WALKS and 'method="viterbi"' in str(error):
