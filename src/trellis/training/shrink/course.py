@@ -38,6 +38,7 @@ class Phase:
         keep: The budget at its end; None for all connections.
         begin: The budget at its begin; None for all connections.
         distill: Share of the loss that compares outputs with the teacher's.
+        warms: Whether the learning rate rises at its begin.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Phase:
     keep: int | None = None
     begin: int | None = None
     distill: float = 0.0
+    warms: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class Course:
         tune 150 50
         """
         first = 0 if trained else round(steps * self.split[0])
-        found = [Phase("dense", "dense", first)] if first else []
+        found = [Phase("dense", "dense", first, warms=True)] if first else []
         if keep is None:
             return found
         stops = [*(waypoints(keep, total) if self.waypoint else ()), keep]
@@ -128,7 +130,9 @@ class Course:
             if taught is None:
                 taught = _DISTILL if number > 1 else 0.0
             told = ("prune", "tune") if last else (f"prune to {stop:,}", f"tune at {stop:,}")
-            found.append(Phase(told[0], "prune", prune, stop, begin, taught))
+            # After dense training the rate stays as it is; after fine-tuning it is 0.
+            warms = number > 1 or first == 0
+            found.append(Phase(told[0], "prune", prune, stop, begin, taught, warms))
             if end - done > prune:
                 found.append(Phase(told[1], "tune", end - done - prune, stop, stop, taught))
             begin, done = stop, end
@@ -147,30 +151,23 @@ class Course:
         return dataclasses.asdict(self) | {"split": list(self.split)}
 
 
-_WARM = 0.05  # share of a dense phase in which the rate rises
-_LOW = 0.05  # of the highest rate, at the end of the dense phase
+_WARM = 0.05  # share of a phase in which the rate rises
 
 
 def rate_factor(phase: Phase, step: int) -> float:
     """Return the learning rate before step ``step`` (from 0) of a phase, as a share of the highest.
 
-    Dense training warms up and falls along a cosine. Pruning rises again at its begin and
-    stays. Fine-tuning falls along a cosine to 0.
+    It rises at the begin of the run, stays while the network is trained and pruned, and falls to 0
+    along a cosine while it is fine-tuned.
 
     >>> phase = Phase("tune", "tune", 4)
     >>> [round(rate_factor(phase, step), 2) for step in range(4)]
     [1.0, 0.85, 0.5, 0.15]
     """
-    done = step / phase.steps
-    if phase.kind == "dense":
-        warm = max(round(_WARM * phase.steps), 1)
-        if step < warm:
-            return (step + 1) / (warm + 1)
-        return _LOW + (1 - _LOW) * 0.5 * (1 + math.cos(math.pi * done))
-    if phase.kind == "prune":
-        warm = max(round(_WARM * phase.steps), 1)
-        return _LOW + (1 - _LOW) * min((step + 1) / (warm + 1), 1.0)
-    return 0.5 * (1 + math.cos(math.pi * done))
+    if phase.kind == "tune":
+        return 0.5 * (1 + math.cos(math.pi * step / phase.steps))
+    warm = max(round(_WARM * phase.steps), 1) if phase.warms else 0
+    return min((step + 1) / (warm + 1), 1.0)
 
 
 def _is_number(value: object) -> bool:

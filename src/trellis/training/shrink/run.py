@@ -112,8 +112,8 @@ def shrink(
         optimizer: A function from parameters to an optimizer, such as
             ``lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9)``. The default is AdamW.
         scheduler: A function ``(optimizer, steps)`` to a scheduler, which is called after every
-            step. By default the rate rises, falls along a cosine, rises for pruning, and falls to 0
-            while the network is fine-tuned.
+            step. By default the rate rises at first, stays while the network is trained and pruned,
+            and falls to 0 along a cosine while it is fine-tuned.
         epochs: The length of the whole run. The default makes about 4,000 steps, from 10 to 300
             epochs.
         steps: The number of optimizer steps, in place of ``epochs``.
@@ -254,9 +254,7 @@ def _searched(ready: Prepared) -> Shrunk:
     start = setup.score(net.model)
     assert start is not None
     if start < at_least:
-        setup.watch.say(
-            f"the dense network has a score of {start:.4g}, below at_least={at_least:g}"
-        )
+        setup.watch.say(f"before pruning, the score is {start:.4g}, below at_least={at_least:g}")
     done = sum(phase.steps for phase in first)
     teacher = copied(net).model.eval().requires_grad_(False)
     tried: dict[int, Run] = {}
