@@ -21,6 +21,7 @@ def live(found: trellis.Shrunk, share: float = 0.1) -> None:
     assert found.masks.kept == found.masks.budget == int(found.masks.total * share)
     assert found.audit.kept == found.audit.live == found.masks.kept
     assert found.audit.outputs_reached == found.audit.outputs
+    assert all(layer.live for layer in found.audit.layers)
     assert found.history[-1]["kept"] == found.masks.kept
     rows = found.history
     assert [r["step"] for r in rows] == sorted({r["step"] for r in rows})

@@ -84,6 +84,7 @@ def shrink(
     saliency: Saliency = "magnitude",
     consistent: bool | None = True,
     cover_outputs: bool = True,
+    cover_layers: bool = True,
     ignore: str | Collection[str] = (),
     **pruning: Any,
 ) -> Shrunk:
@@ -145,6 +146,7 @@ def shrink(
         saliency: As for `trellis.prune`.
         consistent: As for `trellis.Pruner`.
         cover_outputs: As for `trellis.prune`.
+        cover_layers: As for `trellis.prune`.
         ignore: As for `trellis.prune`.
         **pruning: Further options of `trellis.Pruner`: those of the method, and ``regrow``.
 
@@ -186,7 +188,7 @@ def shrink(
     check_clip(clip)
     shared = {
         "method": method, "saliency": saliency, "consistent": consistent, "seed": seed,
-        "cover_outputs": cover_outputs, "ignore": ignore,
+        "cover_outputs": cover_outputs, "cover_layers": cover_layers, "ignore": ignore,
     } | pruning  # fmt: skip
     folder = None if out is None else Path(out)
     before = random_state(place)
