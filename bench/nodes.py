@@ -59,7 +59,7 @@ def empty(cluster: Cluster) -> dict[str, float]:
     with cluster.cells(starting) as cells:
         cells.submit(0).result()
         first = time.monotonic()
-        for future in [cells.submit(i) for i in range(_EMPTY)]:
+        for future in [cells.submit(0) for _ in range(_EMPTY)]:
             future.result()
         empty = time.monotonic()
         for future in [cells.submit(1) for _ in range(_WAITING)]:
@@ -70,7 +70,7 @@ def empty(cluster: Cluster) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--out", type=Path, default=Path("bench/results/nodes.json"))

@@ -190,7 +190,14 @@ def refused() -> None:
     else:
         raise AssertionError("a target without a network was taken")
     model = network()
+    masks = trellis.prune(network(), example(), sparsity=0.5)
     shard(model)
+    try:
+        masks.apply(model)
+    except TrellisError as error:
+        assert "is sharded over processes" in str(error)
+    else:
+        raise AssertionError("a sharded model was masked")
     for call in (trellis.trace, trellis.audit):
         try:
             call(model, example())

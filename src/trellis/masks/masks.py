@@ -23,7 +23,17 @@ from ..devices import on_cpu
 from ..errors import TrellisError
 from .file import read_masks, weights_hash, write_masks
 from .plain import plain
-from .slots import ORDER, Mask, Slot, named_slots, parametrized, refuse_inference, slots_of, tied
+from .slots import (
+    ORDER,
+    Mask,
+    Slot,
+    is_sharded,
+    named_slots,
+    parametrized,
+    refuse_inference,
+    slots_of,
+    tied,
+)
 from .state import keep_plain_states
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -153,6 +163,11 @@ class Masks(Mapping[str, Tensor]):
         for group, _ in matched:
             for name, slot in group:
                 refuse_shadowed(name, slot)
+                if any(map(is_sharded, slot.sources)):
+                    raise TrellisError(
+                        f"{name!r} is sharded over processes; apply masks to a whole model, or "
+                        "train the sharded one with trellis.Pruner"
+                    )
         for group, masks in matched:
             if len(masks) == 1:
                 attach([slot for _, slot in group], next(iter(masks.values())))
