@@ -1,0 +1,292 @@
+"""One training loop for all pruning methods of bench/images.py.
+
+Every method gets the same network, images, optimizer, schedule of the learning rate and number of
+steps. It only decides which weights are masked. On a GPU, one step (forward, backward, optimizer)
+is captured once as a CUDA graph and replayed for every run of the same network.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+from image_data import DEVIATION, MEAN, Images
+from image_models import network
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import trellis
+
+Masks = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all methods share.
+
+    Args:
+        network: A name of `image_models.network`.
+        epochs: Passes over the training images.
+        batch: Images a step.
+        rate: Highest learning rate; it rises over the first 5 % and falls along a cosine.
+        decay: Weight decay of convolutions and linear layers.
+        adam: AdamW instead of SGD with Nesterov momentum 0.9.
+    """
+
+    network: str
+    epochs: int
+    batch: int = 256
+    rate: float = 0.2
+    decay: float = 5e-4
+    adam: bool = False
+
+
+def settings_for(name: str, epochs: int) -> Settings:
+    """Return the settings of a network."""
+    if name == "vit":
+        return Settings(name, epochs, rate=1e-3, decay=0.05, adam=True)
+    if name == "vgg19":
+        return Settings(name, epochs, rate=0.1)
+    return Settings(name, epochs)
+
+
+class Training:
+    """A network, its optimizer and its masks, in memory that every run uses again.
+
+    Attributes:
+        model: The network. Weights without a mask in ``masks`` are never pruned.
+        masks: Float masks of the prunable parameters, 1 where kept. Change them with `set_masks`.
+        worth: Running mean of the absolute gradient of each prunable weight, pruned ones too.
+        moved: Running sum of -weight x gradient since `start`.
+    """
+
+    def __init__(self, settings: Settings, images: Images, device: torch.device) -> None:
+        self.settings = settings
+        self.device = device
+        self.cuda = device.type == "cuda"
+        self.images = images.to(device)
+        self.steps_per_epoch = len(images.train) // settings.batch
+        self.steps = self.steps_per_epoch * settings.epochs
+        self.model = network(settings.network).to(device)
+        if self.cuda:
+            self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.parameters = dict(self.model.named_parameters())
+        self.retrace()
+        self.names = list(self.net.connections)
+        prunable = [self.parameters[name] for name in self.names]
+        self.masks = {n: torch.ones_like(p) for n, p in zip(self.names, prunable, strict=True)}
+        self.worth = {n: torch.zeros_like(p) for n, p in zip(self.names, prunable, strict=True)}
+        self.moved = {n: torch.zeros_like(p) for n, p in zip(self.names, prunable, strict=True)}
+        self.weights = list(self.parameters.values())
+        self.decayed = [p for p in self.weights if p.ndim > 1]
+        self.first = [torch.zeros_like(p) for p in self.weights]  # momentum
+        self.second = [torch.zeros_like(p) for p in self.weights]  # AdamW alone
+        for p in self.weights:
+            p.grad = torch.zeros_like(p)
+        self.rate = torch.zeros((), device=device)
+        self.count = torch.zeros((), device=device)
+        self.loss = torch.zeros((), device=device)
+        self.teaching = torch.zeros((), device=device)  # weight of distillation
+        self.x = torch.zeros(settings.batch, 3, 32, 32, device=device)
+        if self.cuda:
+            self.x = self.x.to(memory_format=torch.channels_last)
+        self.y = torch.zeros(settings.batch, dtype=torch.int64, device=device)
+        self.taught = torch.zeros(settings.batch, 10, device=device)
+        self.teacher: nn.Module | None = None
+        self.train_set = self._normalized(self.images.train)
+        self.test_set = self._normalized(self.images.test)
+        self.generator = torch.Generator(device=device)
+        self.graph: torch.cuda.CUDAGraph | None = None
+        if self.cuda:
+            self._capture()
+
+    def retrace(self) -> None:
+        """Trace a copy without masks: Trellis registers its masks on what it prunes."""
+        self.net = trellis.trace(
+            network(self.settings.network).to(self.device).eval(),
+            torch.zeros(1, 3, 32, 32, device=self.device),
+        )
+
+    def start(self, seed: int) -> None:
+        """Draw first weights, and forget all masks and statistics."""
+        torch.manual_seed(seed)
+        fresh = network(self.settings.network)
+        with torch.no_grad():
+            self.model.load_state_dict(fresh.state_dict())
+            for tensors in (self.first, self.second, self.worth.values(), self.moved.values()):
+                for tensor in tensors:
+                    tensor.zero_()
+            for mask in self.masks.values():
+                mask.fill_(1)
+            self.count.zero_()
+            self.teaching.zero_()
+        self.teacher = None
+        self.generator.manual_seed(seed)
+        self.model.train()
+
+    @torch.no_grad()
+    def set_masks(self, masks: Masks) -> None:
+        """Keep what ``masks`` keep; the weights that return start from where they were, 0."""
+        for name, mask in masks.items():
+            self.masks[name].copy_(mask)
+            self.parameters[name].mul_(self.masks[name])
+        for (name, _), *states in zip(
+            self.parameters.items(), self.first, self.second, strict=True
+        ):
+            if name in self.masks:
+                for state in states:
+                    state.mul_(self.masks[name])
+
+    def train(self, before_step: Callable[[int], None]) -> None:
+        """Train for all steps; ``before_step(step)`` may change masks."""
+        for epoch in range(self.settings.epochs):
+            pixels, labels = self._augmented()
+            for index in range(self.steps_per_epoch):
+                step = epoch * self.steps_per_epoch + index
+                part = slice(index * self.settings.batch, (index + 1) * self.settings.batch)
+                self.x.copy_(pixels[part])
+                self.y.copy_(labels[part])
+                before_step(step)
+                self.rate.fill_(self._rate(step))
+                if self.teacher is not None:
+                    with torch.no_grad(), self._autocast():
+                        self.taught.copy_(self.teacher(self.x))
+                if self.graph is None:
+                    self._step()
+                else:
+                    self.graph.replay()
+
+    def gradients(self) -> dict[str, Tensor]:
+        """Return the gradient of every prunable weight, pruned ones too, on the present batch."""
+        self._backward()
+        found = {n: self._gradient(n).clone() for n in self.names}
+        self._clear()
+        return found
+
+    @torch.no_grad()
+    def accuracy(self) -> float:
+        """Return the share of test images that are named right."""
+        self.model.eval()
+        right = 0
+        for part in range(0, len(self.test_set), 1000):
+            with self._autocast():
+                found = self.model(self.test_set[part : part + 1000]).argmax(1)
+            right += int((found == self.images.test_labels[part : part + 1000]).sum())
+        self.model.train()
+        return right / len(self.test_set)
+
+    @torch.no_grad()
+    def loaded(self) -> trellis.Trellis:
+        """Return the traced network with the present weights, for `trellis.prune`."""
+        shadow = dict(self.net.model.named_parameters())
+        shadow = {n.replace("parametrizations.", "").removesuffix(".original"): p
+                  for n, p in shadow.items()}  # fmt: skip
+        for name, parameter in self.parameters.items():
+            shadow[name].copy_(parameter)
+        return self.net
+
+    # A step.
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        return torch.autocast(
+            self.device.type, torch.bfloat16, enabled=self.cuda, cache_enabled=False
+        )
+
+    def _gradient(self, name: str) -> Tensor:
+        gradient = self.parameters[name].grad
+        assert gradient is not None
+        return gradient
+
+    def _clear(self) -> None:
+        torch._foreach_zero_([p.grad for p in self.weights if p.grad is not None])
+
+    def _backward(self) -> None:
+        with self._autocast():
+            logits = self.model(self.x)
+        logits = logits.float()
+        loss = F.cross_entropy(logits, self.y)
+        soft = F.kl_div(
+            F.log_softmax(logits / 2, 1), F.softmax(self.taught / 2, 1), reduction="batchmean"
+        )
+        loss = torch.lerp(loss, 4 * soft, self.teaching)
+        loss.backward()
+        self.loss.copy_(loss.detach())
+
+    def _step(self) -> None:
+        self._backward()
+        with torch.no_grad():
+            self._update()
+        self._clear()
+
+    def _update(self) -> None:
+        gradients = [p.grad for p in self.weights if p.grad is not None]
+        prunable = [self._gradient(n) for n in self.names]
+        held = [self.parameters[n] for n in self.names]
+        torch._foreach_lerp_(list(self.worth.values()), torch._foreach_abs(prunable), 0.02)
+        torch._foreach_addcmul_(list(self.moved.values()), held, prunable, -1.0)
+        torch._foreach_mul_(prunable, list(self.masks.values()))
+        settings = self.settings
+        if settings.adam:
+            self.count.add_(1)
+            torch._foreach_lerp_(self.first, gradients, 0.1)
+            torch._foreach_mul_(self.second, 0.999)
+            torch._foreach_addcmul_(self.second, gradients, gradients, 0.001)
+            first = torch._foreach_div(self.first, 1 - 0.9**self.count)
+            second = torch._foreach_div(self.second, 1 - 0.999**self.count)
+            torch._foreach_sqrt_(second)
+            torch._foreach_add_(second, 1e-8)
+            torch._foreach_div_(first, second)
+            torch._foreach_mul_(self.decayed, 1 - self.rate * settings.decay)
+        else:
+            torch._foreach_add_(
+                [p.grad for p in self.decayed if p.grad is not None],
+                self.decayed,
+                alpha=settings.decay,
+            )
+            torch._foreach_mul_(self.first, 0.9)
+            torch._foreach_add_(self.first, gradients)
+            first = torch._foreach_add(gradients, self.first, alpha=0.9)
+        torch._foreach_mul_(first, self.rate)
+        torch._foreach_sub_(self.weights, first)
+
+    def _capture(self) -> None:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self._step()
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self._step()
+
+    def _rate(self, step: int) -> float:
+        warm = max(1, self.steps // 20)
+        if step < warm:
+            return self.settings.rate * (step + 1) / warm
+        return self.settings.rate * (1 + math.cos(math.pi * (step - warm) / (self.steps - warm))) / 2
+
+    # Images.
+
+    def _normalized(self, pixels: Tensor) -> Tensor:
+        mean = torch.tensor(MEAN, device=self.device).reshape(1, 3, 1, 1) * 255
+        deviation = torch.tensor(DEVIATION, device=self.device).reshape(1, 3, 1, 1) * 255
+        kind = torch.bfloat16 if self.cuda else torch.float32
+        return ((pixels.float() - mean) / deviation).to(kind)
+
+    def _augmented(self) -> tuple[Tensor, Tensor]:
+        """Return all training images in a random order, each moved by up to 4 pixels and mirrored."""
+        many = len(self.train_set)
+        order = torch.randperm(many, generator=self.generator, device=self.device)
+        shift = torch.randint(0, 9, (2, many), generator=self.generator, device=self.device)
+        mirrored = torch.rand(many, generator=self.generator, device=self.device) < 0.5
+        inside = torch.arange(32, device=self.device)
+        columns = torch.where(mirrored[:, None], 31 - inside, inside) + shift[0][:, None]
+        rows = inside + shift[1][:, None]
+        padded = F.pad(self.train_set, (4, 4, 4, 4))[order]
+        moved = padded.gather(2, rows[:, None, :, None].expand(-1, 3, -1, 40))
+        moved = moved.gather(3, columns[:, None, None, :].expand(-1, 3, 32, -1))
+        return moved, self.images.train_labels[order]

@@ -1,0 +1,172 @@
+"""Accuracy of pruned networks on CIFAR-10, all methods with the same number of steps.
+
+    python bench/images.py --networks resnet20 --methods dense gmp closed --sparsities 0.98 0.99 \
+        --seeds 0 1 2 --epochs 30 --workers 10 --out bench/results/images.jsonl
+
+A cell is a network, a method, a sparsity and a seed. Finished cells are lines of the file, and are
+not made again. ``--held 5000`` judges on held-out training images, to choose; without it the test
+images are named, to report. ``--table`` prints what the file holds. On a GPU, start CUDA's MPS
+daemon first, so that the workers share the card well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.multiprocessing as multiprocessing
+from image_data import cifar10
+from image_methods import METHODS
+from image_models import NETWORKS
+from image_training import Training, settings_for
+
+import trellis
+
+Cell = dict[str, Any]
+Row = dict[str, Any]
+KEYS = ("network", "method", "sparsity", "seed", "epochs", "held")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--networks", nargs="+", default=["resnet20"], choices=NETWORKS)
+    parser.add_argument("--methods", nargs="+", default=["dense", "gmp", "closed"])
+    parser.add_argument("--sparsities", nargs="+", type=float, default=[0.98, 0.99])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--held", type=int, default=0, help="training images to judge on")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=1e9, help="start no cell after these")
+    parser.add_argument("--data", type=Path, default=Path("data/cifar10"))
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path, default=Path("bench/results/images.jsonl"))
+    parser.add_argument("--table", action="store_true", help="print the table and stop")
+    return parser.parse_args()
+
+
+def cells(given: argparse.Namespace, done: list[Row]) -> Iterator[Cell]:
+    """Yield what is to be made, network by network, all methods of a seed together."""
+    made = {tuple(row[key] for key in KEYS) for row in done}
+    for network in given.networks:
+        for seed in given.seeds:
+            for sparsity in given.sparsities:
+                for method in given.methods:
+                    dense = method == "dense"
+                    if dense and sparsity != given.sparsities[0]:
+                        continue
+                    values = (network, method, 0.0 if dense else sparsity, seed, given.epochs, given.held)
+                    if values not in made:
+                        yield dict(zip(KEYS, values, strict=True))
+
+
+def made(training: Training, cell: Cell) -> Row:
+    """Train one network and audit it."""
+    begun = time.perf_counter()
+    training.retrace()
+    training.start(cell["seed"])
+    before = METHODS[cell["method"]](training, cell["sparsity"], cell["seed"])
+    training.train(before)
+    accuracy = training.accuracy()
+    found = trellis.audit(training.loaded())
+    return {
+        **cell,
+        "accuracy": accuracy,
+        "total": found.total,
+        "kept": found.kept,
+        "live": found.live,
+        "outputs": found.outputs_reached,
+        "dead_layers": sum(layer.live == 0 for layer in found.layers),
+        "seconds": time.perf_counter() - begun,
+    }
+
+
+def work(given: argparse.Namespace, todo: Any, results: Any) -> None:
+    """Make cells until none is left or the time is over."""
+    torch.set_num_threads(1)
+    images = cifar10(given.data)
+    if given.held:
+        images = images.held_out(given.held)
+    training: Training | None = None
+    while (cell := todo.get()) is not None:
+        if time.time() > given.until:
+            continue
+        try:
+            wanted = settings_for(cell["network"], cell["epochs"])
+            if training is None or training.settings != wanted:
+                training = None
+                training = Training(wanted, images, torch.device(given.device))
+            results.put(made(training, cell))
+        except Exception as problem:
+            results.put({**cell, "error": f"{type(problem).__name__}: {problem}"})
+    results.put(None)
+
+
+def main() -> None:
+    given = arguments()
+    given.until = time.time() + given.seconds
+    done = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
+    if not given.table:
+        context = multiprocessing.get_context("spawn")
+        todo, results = context.Queue(), context.Queue()
+        left = list(cells(given, done))
+        for cell in [*left, *[None] * given.workers]:
+            todo.put(cell)
+        workers = [
+            context.Process(target=work, args=(given, todo, results)) for _ in range(given.workers)
+        ]
+        for worker in workers:
+            worker.start()
+        running = given.workers
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        with given.out.open("a", encoding="utf-8") as file:
+            while running:
+                row = results.get()
+                if row is None:
+                    running -= 1
+                    continue
+                print(json.dumps(row), flush=True)
+                if "error" not in row:
+                    file.write(json.dumps(row) + "\n")
+                    file.flush()
+                    done.append(row)
+    print(table(done))
+
+
+def table(rows: list[Row]) -> str:
+    """Return the accuracies as Markdown: mean and standard deviation over seeds."""
+    lines = []
+    for network, epochs, held in dict.fromkeys((r["network"], r["epochs"], r["held"]) for r in rows):
+        own = [r for r in rows if (r["network"], r["epochs"], r["held"]) == (network, epochs, held)]
+        rates = sorted({r["sparsity"] for r in own if r["method"] != "dense"})
+        shown = "held-out" if held else "test"
+        lines += ["", f"{network}, {epochs} epochs, {shown} images, top-1 %", ""]
+        lines.append("| method | " + " | ".join(f"{100 * rate:g} %" for rate in rates) + " |")
+        lines.append("|---" * (len(rates) + 1) + "|")
+        for method in dict.fromkeys(r["method"] for r in own):
+            mine = [r for r in own if r["method"] == method]
+            texts = [_summary([r for r in mine if r["sparsity"] == rate]) for rate in rates]
+            if method == "dense":
+                texts = [_summary(mine), *[""] * (len(rates) - 1)]
+            lines.append(f"| {method} | " + " | ".join(texts) + " |")
+    return "\n".join(lines)
+
+
+def _summary(rows: list[Row]) -> str:
+    if not rows:
+        return "–"
+    values = [100 * row["accuracy"] for row in rows]
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    kept = sum(row["kept"] for row in rows)
+    live = 100 * sum(row["live"] for row in rows) / kept if kept else 0.0
+    notes = "" if live == 100 else f" ({live:.0f} % live)"
+    return f"{statistics.fmean(values):.1f}{spread}{notes}"
+
+
+if __name__ == "__main__":
+    main()
