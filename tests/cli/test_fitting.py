@@ -59,7 +59,7 @@ def test_one_process_a_folder(
         for words in COMMANDS.values():
             assert f"'m' is in use by another process ({pid})" in fails(*words, "--out", "m")
         # It is told at once, and again before anything is written: the other may come meanwhile.
-        for name in COMMANDS:
+        for name in ("prune", "train"):  # the module of train holds tune, too
             monkeypatch.setattr(f"trellis.cli.{name}.check_folder", lambda *_, **__: None)
         for words in COMMANDS.values():
             assert f"'m' is in use by another process ({pid})" in fails(*words, "--out", "m")
@@ -73,7 +73,8 @@ def test_one_process_a_folder(
 def test_a_model_that_was_finished_meanwhile_is_not_overwritten(
     fails: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    monkeypatch.setattr(f"trellis.cli.{command}.check_folder", lambda *_, **__: None)
+    module = "prune" if command == "prune" else "train"
+    monkeypatch.setattr(f"trellis.cli.{module}.check_folder", lambda *_, **__: None)
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "model.json").write_text("somebody's")
     assert "'m' holds a finished model" in fails(*COMMANDS[command], "--out", "m")
@@ -130,7 +131,7 @@ def test_a_training_that_was_killed_at_its_very_end_is_in_nobodys_way(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("trellis.cli.train.remove_checkpoint", killed)
+        patch.setattr("trellis.training.remove_checkpoint", killed)
         assert run(*COMMANDS["train"], "--out", "m").status == 130
     files = {path.name for path in (tmp_path / "m").iterdir()}
     assert files == {"model.json", "model.safetensors", ".checkpoint.safetensors"}
@@ -147,7 +148,7 @@ def test_killed_when_its_model_is_written_it_is_finished_by_the_same_command(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"trellis.cli.{command}.remove_checkpoint", killed)
+        patch.setattr("trellis.training.remove_checkpoint", killed)
         assert run(*COMMANDS[command], "--out", "m").status == 130
     model = tmp_path / "m" / "model.safetensors"
     before = model.read_bytes()
