@@ -11,7 +11,7 @@ import json
 import subprocess
 import tarfile
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import torch
@@ -26,30 +26,24 @@ SHA256 = "2ae5d6db0453753867541f0ccce0b648fcd0aaf596c0ca67c33dc03b3deaf283"
 
 @dataclass(frozen=True)
 class Images:
-    """Training and test images, bytes of shape (count, 3, 32, 32), with their labels."""
+    """Images as bytes of shape (count, 3, 32, 32), with their labels.
+
+    Choices are made on ``held``, training images that nothing is trained on.
+    """
 
     train: Tensor
     train_labels: Tensor
+    held: Tensor
+    held_labels: Tensor
     test: Tensor
     test_labels: Tensor
 
     def to(self, device: torch.device) -> Images:
         """Return the same images on another device."""
-        return Images(
-            self.train.to(device),
-            self.train_labels.to(device),
-            self.test.to(device),
-            self.test_labels.to(device),
-        )
+        return Images(*(getattr(self, field.name).to(device) for field in fields(self)))
 
-    def held_out(self, many: int) -> Images:
-        """Return images whose test part is the last ``many`` training images."""
-        return Images(
-            self.train[:-many],
-            self.train_labels[:-many],
-            self.train[-many:],
-            self.train_labels[-many:],
-        )
+
+HELD = 5000  # training images
 
 
 def cifar10(folder: Path) -> Images:
@@ -59,7 +53,16 @@ def cifar10(folder: Path) -> Images:
         folder.mkdir(parents=True, exist_ok=True)
         _fetch(file)
     found = load_file(file)
-    return Images(found["train"], found["train_labels"], found["test"], found["test_labels"])
+    train, labels = found["train"], found["train_labels"]
+    held = HELD if len(train) > HELD else len(train) // 2
+    return Images(
+        train[:-held],
+        labels[:-held],
+        train[-held:],
+        labels[-held:],
+        found["test"],
+        found["test_labels"],
+    )
 
 
 def _fetch(file: Path) -> None:

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from image_training import Training
+from image_training import Training, cosine
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -40,24 +40,30 @@ def keep_all(training: Training, sparsity: float, seed: int) -> BeforeStep:
     return before
 
 
-def gradual(training: Training, sparsity: float, seed: int, **options: Any) -> BeforeStep:
+def gradual(
+    training: Training,
+    sparsity: float,
+    seed: int,
+    weigh: str = "",
+    begin: float = BEGIN,
+    end: float = END,
+    **options: Any,
+) -> BeforeStep:
     """Gradual pruning by `trellis.Pruner`, on a cubic schedule."""
-    begin, end = int(BEGIN * training.steps), int(END * training.steps)
-    every = max(1, training.steps_per_epoch // UPDATES_PER_EPOCH)
-    worth = options.get("saliency")
-    if worth in SALIENCIES:
-        options["saliency"] = partial(SALIENCIES[worth], training)
-    updates = (end - begin) // every
+    steps = update_steps(training, begin, end)
+    if weigh:
+        training.measures = True
+        options["saliency"] = partial(weighed, training, weigh)
     pruner = trellis.Pruner(
         training.loaded(),
         sparsity=sparsity,
-        schedule=trellis.Schedule("cubic", end=updates, every=1),
+        schedule=trellis.Schedule("cubic", end=len(steps), every=1),
         seed=seed,
         **options,
     )
 
     def before(step: int) -> None:
-        if step >= begin and (step - begin) % every == 0 and not pruner.done and step > begin:
+        if step in steps:
             training.loaded()
             pruner.step()
             training.set_masks(pruner.masks)
@@ -65,29 +71,68 @@ def gradual(training: Training, sparsity: float, seed: int, **options: Any) -> B
     return before
 
 
-def _root_gradient(training: Training, name: str, parameter: Tensor) -> Tensor:
-    return parameter.detach().abs() * training.worth[name].sqrt().contiguous()
+def update_steps(training: Training, begin: float = BEGIN, end: float = END) -> range:
+    """Return the steps before which gradual methods update their masks."""
+    first, last = int(begin * training.steps), int(end * training.steps)
+    every = max(1, training.steps_per_epoch // UPDATES_PER_EPOCH)
+    return range(first + every, last + 1, every)
 
 
-def _taylor(training: Training, name: str, parameter: Tensor) -> Tensor:
-    return parameter.detach().abs() * training.worth[name].contiguous()
+def weighed(training: Training, kind: str, name: str, parameter: Tensor) -> Tensor:
+    """Return a saliency that the gradient has a part in."""
+    worth = training.worth[name].contiguous()
+    return parameter.detach().abs() * (worth if kind == "taylor" else worth.sqrt())
 
 
-def _movement(training: Training, name: str, parameter: Tensor) -> Tensor:
-    return training.moved[name].contiguous()
+def with_feedback(
+    training: Training, sparsity: float, seed: int, weigh: str = "", **options: Any
+) -> BeforeStep:
+    """Gradual pruning in which pruned weights go on learning, so that they can return."""
+    training.feedback = True
+    training.measures = bool(weigh)
+    steps = update_steps(training)
+    schedule = trellis.Schedule("cubic", end=len(steps), every=1)
+    if weigh:
+        options["saliency"] = partial(weighed, training, weigh)
+
+    def before(step: int) -> None:
+        if step in steps:
+            masks = trellis.prune(
+                training.loaded(),
+                sparsity=schedule.sparsity(steps.index(step) + 1, target=sparsity),
+                seed=seed,
+                **options,
+            )
+            training.set_masks(masks)
+            training.unmask()
+            if step == steps[-1]:
+                training.feedback = False
+                training.set_masks(masks)
+
+    return before
 
 
-def _relative(training: Training, name: str, parameter: Tensor) -> Tensor:
-    worth = _root_gradient(training, name, parameter)
-    return worth / worth[worth > 0].square().mean().sqrt()
+def taught(
+    training: Training, sparsity: float, seed: int, dense: float = 0.4, **options: Any
+) -> BeforeStep:
+    """A dense network first, which then teaches the network that is pruned from it."""
 
+    def rate(progress: float) -> float:
+        if progress < dense:
+            return cosine(progress / dense)
+        return 0.5 * cosine((progress - dense) / (1 - dense))
 
-SALIENCIES: dict[Any, Callable[[Training, str, Tensor], Tensor]] = {
-    "root-gradient": _root_gradient,
-    "taylor": _taylor,
-    "movement": _movement,
-    "relative": _relative,
-}
+    training.schedule = rate
+    prunes = gradual(training, sparsity, seed, begin=dense, end=0.8, **options)
+    start = int(dense * training.steps)
+
+    def before(step: int) -> None:
+        if step == start:
+            training.teach()
+        if step >= start:
+            prunes(step)
+
+    return before
 
 
 def static(training: Training, sparsity: float, seed: int, **options: Any) -> BeforeStep:
@@ -211,13 +256,14 @@ METHODS: dict[str, Start] = {
     # Candidates for the default.
     "closed": partial(gradual, method="magnitude", consistent=True),
     "closed-lamp": partial(gradual, method="magnitude", scope="lamp", consistent=True),
-    "closed-root": partial(gradual, method="magnitude", consistent=True, saliency="root-gradient"),
-    "closed-taylor": partial(gradual, method="magnitude", consistent=True, saliency="taylor"),
-    "closed-movement": partial(gradual, method="magnitude", consistent=True, saliency="movement"),
-    "closed-relative": partial(gradual, method="magnitude", consistent=True, saliency="relative"),
+    "closed-root": partial(gradual, method="magnitude", consistent=True, weigh="root"),
+    "closed-taylor": partial(gradual, method="magnitude", consistent=True, weigh="taylor"),
     "closed-lamp-root": partial(
-        gradual, method="magnitude", scope="lamp", consistent=True, saliency="root-gradient"
+        gradual, method="magnitude", scope="lamp", consistent=True, weigh="root"
     ),
     "viterbi": partial(gradual, method="viterbi"),
-    "viterbi-root": partial(gradual, method="viterbi", saliency="root-gradient"),
+    "feedback": partial(with_feedback, method="magnitude", consistent=True),
+    "feedback-lamp": partial(with_feedback, method="magnitude", scope="lamp", consistent=True),
+    "taught": partial(taught, method="magnitude", consistent=True),
+    "taught-taylor": partial(taught, method="magnitude", consistent=True, weigh="taylor"),
 }

@@ -1,4 +1,4 @@
-"""Networks for 32 x 32 images, on one page: ResNet-20 and -32, VGG-19, a small vision transformer."""
+"""Networks for 32 x 32 images: ResNet-20 and -32, VGG-19, a small vision transformer."""
 
 from __future__ import annotations
 

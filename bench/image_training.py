@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
 from image_data import DEVIATION, MEAN, Images
 from image_models import network
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.utils import parametrize
 
 import trellis
 
@@ -44,6 +46,13 @@ class Settings:
     adam: bool = False
 
 
+def cosine(progress: float) -> float:
+    """Rise over the first 5 %, then fall along a cosine."""
+    if progress < 0.05:
+        return progress / 0.05 + 1e-3
+    return (1 + math.cos(math.pi * (progress - 0.05) / 0.95)) / 2
+
+
 def settings_for(name: str, epochs: int) -> Settings:
     """Return the settings of a network."""
     if name == "vit":
@@ -57,10 +66,15 @@ class Training:
     """A network, its optimizer and its masks, in memory that every run uses again.
 
     Attributes:
-        model: The network. Weights without a mask in ``masks`` are never pruned.
+        parameters: The network's parameters. Those that can be pruned hold weight x mask.
+        weights: What stands behind each prunable parameter. It differs only under `feedback`.
         masks: Float masks of the prunable parameters, 1 where kept. Change them with `set_masks`.
-        worth: Running mean of the absolute gradient of each prunable weight, pruned ones too.
-        moved: Running sum of -weight x gradient since `start`.
+        worth: Running mean of the absolute gradient of each prunable weight, pruned ones too,
+            where `measures` is set.
+        feedback: Let pruned weights go on learning from the gradient of the pruned network, so
+            that they can return (Lin et al., 2006.07253).
+        taught: Learn the outputs of the network that `teach` copied, beside the labels.
+        schedule: The learning rate of a step, as a share of the highest.
     """
 
     def __init__(self, settings: Settings, images: Images, device: torch.device) -> None:
@@ -76,32 +90,31 @@ class Training:
         self.parameters = dict(self.model.named_parameters())
         self.retrace()
         self.names = list(self.net.connections)
-        prunable = [self.parameters[name] for name in self.names]
-        self.masks = {n: torch.ones_like(p) for n, p in zip(self.names, prunable, strict=True)}
-        self.worth = {n: torch.zeros_like(p) for n, p in zip(self.names, prunable, strict=True)}
-        self.moved = {n: torch.zeros_like(p) for n, p in zip(self.names, prunable, strict=True)}
-        self.weights = list(self.parameters.values())
-        self.decayed = [p for p in self.weights if p.ndim > 1]
-        self.first = [torch.zeros_like(p) for p in self.weights]  # momentum
-        self.second = [torch.zeros_like(p) for p in self.weights]  # AdamW alone
-        for p in self.weights:
+        prunable = {name: self.parameters[name] for name in self.names}
+        self.masks = {n: torch.ones_like(p) for n, p in prunable.items()}
+        self.worth = {n: torch.zeros_like(p) for n, p in prunable.items()}
+        self.weights = {n: p.detach().clone() for n, p in prunable.items()}
+        self.trained = [  # what the optimizer changes
+            self.weights[n] if n in self.weights else p.detach() for n, p in self.parameters.items()
+        ]
+        self.decayed = [p for p in self.trained if p.ndim > 1]
+        self.first = [torch.zeros_like(p) for p in self.trained]  # momentum
+        self.second = [torch.zeros_like(p) for p in self.trained]  # AdamW alone
+        for p in self.parameters.values():
             p.grad = torch.zeros_like(p)
         self.rate = torch.zeros((), device=device)
         self.count = torch.zeros((), device=device)
-        self.loss = torch.zeros((), device=device)
-        self.teaching = torch.zeros((), device=device)  # weight of distillation
         self.x = torch.zeros(settings.batch, 3, 32, 32, device=device)
         if self.cuda:
             self.x = self.x.to(memory_format=torch.channels_last)
         self.y = torch.zeros(settings.batch, dtype=torch.int64, device=device)
-        self.taught = torch.zeros(settings.batch, 10, device=device)
-        self.teacher: nn.Module | None = None
+        self.teacher = deepcopy(self.model).eval()
         self.train_set = self._normalized(self.images.train)
+        self.held_set = self._normalized(self.images.held)
         self.test_set = self._normalized(self.images.test)
         self.generator = torch.Generator(device=device)
-        self.graph: torch.cuda.CUDAGraph | None = None
-        if self.cuda:
-            self._capture()
+        self.graphs: dict[tuple[bool, bool, bool], torch.cuda.CUDAGraph] = {}
+        self.start(0)
 
     def retrace(self) -> None:
         """Trace a copy without masks: Trellis registers its masks on what it prunes."""
@@ -116,29 +129,42 @@ class Training:
         fresh = network(self.settings.network)
         with torch.no_grad():
             self.model.load_state_dict(fresh.state_dict())
-            for tensors in (self.first, self.second, self.worth.values(), self.moved.values()):
+            for tensors in (self.first, self.second, self.worth.values()):
                 for tensor in tensors:
                     tensor.zero_()
-            for mask in self.masks.values():
+            for name, mask in self.masks.items():
                 mask.fill_(1)
+                self.weights[name].copy_(self.parameters[name])
             self.count.zero_()
-            self.teaching.zero_()
-        self.teacher = None
+        self.measures = self.feedback = self.taught = False
+        self.schedule = cosine
         self.generator.manual_seed(seed)
         self.model.train()
 
     @torch.no_grad()
     def set_masks(self, masks: Masks) -> None:
-        """Keep what ``masks`` keep; the weights that return start from where they were, 0."""
+        """Keep what ``masks`` keep. Weights that return are 0, or what `feedback` made of them."""
         for name, mask in masks.items():
             self.masks[name].copy_(mask)
-            self.parameters[name].mul_(self.masks[name])
-        for (name, _), *states in zip(
-            self.parameters.items(), self.first, self.second, strict=True
-        ):
-            if name in self.masks:
-                for state in states:
-                    state.mul_(self.masks[name])
+            if not self.feedback:
+                self.weights[name].mul_(self.masks[name])
+            torch.mul(self.weights[name], self.masks[name], out=self.parameters[name].data)
+        if not self.feedback:
+            for name, *states in zip(self.parameters, self.first, self.second, strict=True):
+                if name in self.masks:
+                    for state in states:
+                        state.mul_(self.masks[name])
+
+    def teach(self) -> None:
+        """From now on, learn from what the network is now."""
+        self.teacher.load_state_dict(self.model.state_dict())
+        self.taught = True
+
+    def unmask(self) -> None:
+        """Take the masks off the traced copy, so that pruned weights may return."""
+        for module in self.net.model.modules():
+            if parametrize.is_parametrized(module, "weight"):
+                parametrize.remove_parametrizations(module, "weight", leave_parametrized=False)
 
     def train(self, before_step: Callable[[int], None]) -> None:
         """Train for all steps; ``before_step(step)`` may change masks."""
@@ -150,14 +176,8 @@ class Training:
                 self.x.copy_(pixels[part])
                 self.y.copy_(labels[part])
                 before_step(step)
-                self.rate.fill_(self._rate(step))
-                if self.teacher is not None:
-                    with torch.no_grad(), self._autocast():
-                        self.taught.copy_(self.teacher(self.x))
-                if self.graph is None:
-                    self._step()
-                else:
-                    self.graph.replay()
+                self.rate.fill_(self.settings.rate * self.schedule(step / self.steps))
+                self._replay()
 
     def gradients(self) -> dict[str, Tensor]:
         """Return the gradient of every prunable weight, pruned ones too, on the present batch."""
@@ -167,25 +187,23 @@ class Training:
         return found
 
     @torch.no_grad()
-    def accuracy(self) -> float:
-        """Return the share of test images that are named right."""
+    def accuracy(self, images: Tensor, labels: Tensor) -> float:
+        """Return the share of images that are named right."""
         self.model.eval()
         right = 0
-        for part in range(0, len(self.test_set), 1000):
+        for part in range(0, len(images), 1000):
             with self._autocast():
-                found = self.model(self.test_set[part : part + 1000]).argmax(1)
-            right += int((found == self.images.test_labels[part : part + 1000]).sum())
+                found = self.model(images[part : part + 1000]).argmax(1)
+            right += int((found == labels[part : part + 1000]).sum())
         self.model.train()
-        return right / len(self.test_set)
+        return right / len(images)
 
     @torch.no_grad()
     def loaded(self) -> trellis.Trellis:
         """Return the traced network with the present weights, for `trellis.prune`."""
-        shadow = dict(self.net.model.named_parameters())
-        shadow = {n.replace("parametrizations.", "").removesuffix(".original"): p
-                  for n, p in shadow.items()}  # fmt: skip
-        for name, parameter in self.parameters.items():
-            shadow[name].copy_(parameter)
+        for name, parameter in self.net.model.named_parameters():
+            plain = name.replace("parametrizations.", "").removesuffix(".original")
+            parameter.copy_(self.weights.get(plain, self.parameters[plain]))
         return self.net
 
     # A step.
@@ -201,19 +219,21 @@ class Training:
         return gradient
 
     def _clear(self) -> None:
-        torch._foreach_zero_([p.grad for p in self.weights if p.grad is not None])
+        torch._foreach_zero_([self._gradient(name) for name in self.parameters])
 
     def _backward(self) -> None:
         with self._autocast():
             logits = self.model(self.x)
         logits = logits.float()
         loss = F.cross_entropy(logits, self.y)
-        soft = F.kl_div(
-            F.log_softmax(logits / 2, 1), F.softmax(self.taught / 2, 1), reduction="batchmean"
-        )
-        loss = torch.lerp(loss, 4 * soft, self.teaching)
+        if self.taught:  # temperature 2, equal parts
+            with torch.no_grad(), self._autocast():
+                wanted = self.teacher(self.x).float()
+            soft = F.kl_div(
+                F.log_softmax(logits / 2, 1), F.softmax(wanted / 2, 1), reduction="batchmean"
+            )
+            loss = (loss + 4 * soft) / 2
         loss.backward()
-        self.loss.copy_(loss.detach())
 
     def _step(self) -> None:
         self._backward()
@@ -222,52 +242,64 @@ class Training:
         self._clear()
 
     def _update(self) -> None:
-        gradients = [p.grad for p in self.weights if p.grad is not None]
-        prunable = [self._gradient(n) for n in self.names]
-        held = [self.parameters[n] for n in self.names]
-        torch._foreach_lerp_(list(self.worth.values()), torch._foreach_abs(prunable), 0.02)
-        torch._foreach_addcmul_(list(self.moved.values()), held, prunable, -1.0)
-        torch._foreach_mul_(prunable, list(self.masks.values()))
+        gradients = [self._gradient(name) for name in self.parameters]
+        prunable = [self._gradient(name) for name in self.names]
+        masks = list(self.masks.values())
+        weights = list(self.weights.values())
+        if self.measures:
+            torch._foreach_lerp_(list(self.worth.values()), torch._foreach_abs(prunable), 0.02)
+        if not self.feedback:
+            torch._foreach_mul_(prunable, masks)
         settings = self.settings
         if settings.adam:
             self.count.add_(1)
             torch._foreach_lerp_(self.first, gradients, 0.1)
             torch._foreach_mul_(self.second, 0.999)
             torch._foreach_addcmul_(self.second, gradients, gradients, 0.001)
-            first = torch._foreach_div(self.first, 1 - 0.9**self.count)
-            second = torch._foreach_div(self.second, 1 - 0.999**self.count)
-            torch._foreach_sqrt_(second)
-            torch._foreach_add_(second, 1e-8)
-            torch._foreach_div_(first, second)
+            change = torch._foreach_div(self.first, 1 - 0.9**self.count)
+            scale = torch._foreach_div(self.second, 1 - 0.999**self.count)
+            torch._foreach_sqrt_(scale)
+            torch._foreach_add_(scale, 1e-8)
+            torch._foreach_div_(change, scale)
             torch._foreach_mul_(self.decayed, 1 - self.rate * settings.decay)
         else:
-            torch._foreach_add_(
-                [p.grad for p in self.decayed if p.grad is not None],
-                self.decayed,
-                alpha=settings.decay,
-            )
+            steep = [g for g, p in zip(gradients, self.trained, strict=True) if p.ndim > 1]
+            torch._foreach_add_(steep, self.decayed, alpha=settings.decay)
             torch._foreach_mul_(self.first, 0.9)
             torch._foreach_add_(self.first, gradients)
-            first = torch._foreach_add(gradients, self.first, alpha=0.9)
-        torch._foreach_mul_(first, self.rate)
-        torch._foreach_sub_(self.weights, first)
+            change = torch._foreach_add(gradients, self.first, alpha=0.9)
+        torch._foreach_mul_(change, self.rate)
+        torch._foreach_sub_(self.trained, change)
+        shown = [self.parameters[name].detach() for name in self.names]
+        torch._foreach_copy_(shown, torch._foreach_mul(weights, masks))
 
-    def _capture(self) -> None:
+    def _replay(self) -> None:
+        if not self.cuda:
+            self._step()
+            return
+        key = (self.measures, self.feedback, self.taught)
+        if key not in self.graphs:
+            self._capture(key)
+        self.graphs[key].replay()
+
+    def _capture(self, key: tuple[bool, bool, bool]) -> None:
+        """Capture a step. Its warm-up runs change the state, which is put back."""
+        state = [self.model.state_dict(), self.weights, self.worth]
+        tensors = [t for held in state for t in held.values()]
+        tensors += [*self.first, *self.second, self.count]
+        before = [t.clone() for t in tensors]
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(3):
                 self._step()
         torch.cuda.current_stream().wait_stream(side)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        self.graphs[key] = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graphs[key]):
             self._step()
-
-    def _rate(self, step: int) -> float:
-        warm = max(1, self.steps // 20)
-        if step < warm:
-            return self.settings.rate * (step + 1) / warm
-        return self.settings.rate * (1 + math.cos(math.pi * (step - warm) / (self.steps - warm))) / 2
+        with torch.no_grad():
+            for tensor, old in zip(tensors, before, strict=True):
+                tensor.copy_(old)
 
     # Images.
 
@@ -278,7 +310,7 @@ class Training:
         return ((pixels.float() - mean) / deviation).to(kind)
 
     def _augmented(self) -> tuple[Tensor, Tensor]:
-        """Return all training images in a random order, each moved by up to 4 pixels and mirrored."""
+        """Return all training images, shuffled, each moved by up to 4 pixels and mirrored."""
         many = len(self.train_set)
         order = torch.randperm(many, generator=self.generator, device=self.device)
         shift = torch.randint(0, 9, (2, many), generator=self.generator, device=self.device)

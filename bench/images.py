@@ -4,8 +4,9 @@
         --seeds 0 1 2 --epochs 30 --workers 10 --out bench/results/images.jsonl
 
 A cell is a network, a method, a sparsity and a seed. Finished cells are lines of the file, and are
-not made again. ``--held 5000`` judges on held-out training images, to choose; without it the test
-images are named, to report. ``--table`` prints what the file holds. On a GPU, start CUDA's MPS
+not made again. Networks learn from 45,000 training images. The other 5,000 are there to choose
+by; the table shows the test images unless ``--held`` is given. ``--table`` prints what the file
+holds. On a GPU, start CUDA's MPS
 daemon first, so that the workers share the card well.
 """
 
@@ -30,7 +31,7 @@ import trellis
 
 Cell = dict[str, Any]
 Row = dict[str, Any]
-KEYS = ("network", "method", "sparsity", "seed", "epochs", "held")
+KEYS = ("network", "method", "sparsity", "seed", "epochs")
 
 
 def arguments() -> argparse.Namespace:
@@ -40,12 +41,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sparsities", nargs="+", type=float, default=[0.98, 0.99])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--held", type=int, default=0, help="training images to judge on")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=1e9, help="start no cell after these")
     parser.add_argument("--data", type=Path, default=Path("data/cifar10"))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--out", type=Path, default=Path("bench/results/images.jsonl"))
+    parser.add_argument("--held", action="store_true", help="show held-out images in the table")
     parser.add_argument("--table", action="store_true", help="print the table and stop")
     return parser.parse_args()
 
@@ -60,7 +61,7 @@ def cells(given: argparse.Namespace, done: list[Row]) -> Iterator[Cell]:
                     dense = method == "dense"
                     if dense and sparsity != given.sparsities[0]:
                         continue
-                    values = (network, method, 0.0 if dense else sparsity, seed, given.epochs, given.held)
+                    values = (network, method, 0.0 if dense else sparsity, seed, given.epochs)
                     if values not in made:
                         yield dict(zip(KEYS, values, strict=True))
 
@@ -72,11 +73,14 @@ def made(training: Training, cell: Cell) -> Row:
     training.start(cell["seed"])
     before = METHODS[cell["method"]](training, cell["sparsity"], cell["seed"])
     training.train(before)
-    accuracy = training.accuracy()
+    images = training.images
+    held = training.accuracy(training.held_set, images.held_labels)
+    test = training.accuracy(training.test_set, images.test_labels)
     found = trellis.audit(training.loaded())
     return {
         **cell,
-        "accuracy": accuracy,
+        "held": held,
+        "test": test,
         "total": found.total,
         "kept": found.kept,
         "live": found.live,
@@ -90,8 +94,6 @@ def work(given: argparse.Namespace, todo: Any, results: Any) -> None:
     """Make cells until none is left or the time is over."""
     torch.set_num_threads(1)
     images = cifar10(given.data)
-    if given.held:
-        images = images.held_out(given.held)
     training: Training | None = None
     while (cell := todo.get()) is not None:
         if time.time() > given.until:
@@ -110,7 +112,11 @@ def work(given: argparse.Namespace, todo: Any, results: Any) -> None:
 def main() -> None:
     given = arguments()
     given.until = time.time() + given.seconds
-    done = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
+    done = (
+        [json.loads(line) for line in given.out.read_text().splitlines()]
+        if given.out.exists()
+        else []
+    )
     if not given.table:
         context = multiprocessing.get_context("spawn")
         todo, results = context.Queue(), context.Queue()
@@ -135,32 +141,31 @@ def main() -> None:
                     file.write(json.dumps(row) + "\n")
                     file.flush()
                     done.append(row)
-    print(table(done))
+    print(table(done, "held" if given.held else "test"))
 
 
-def table(rows: list[Row]) -> str:
+def table(rows: list[Row], images: str) -> str:
     """Return the accuracies as Markdown: mean and standard deviation over seeds."""
     lines = []
-    for network, epochs, held in dict.fromkeys((r["network"], r["epochs"], r["held"]) for r in rows):
-        own = [r for r in rows if (r["network"], r["epochs"], r["held"]) == (network, epochs, held)]
+    for network, epochs in dict.fromkeys((r["network"], r["epochs"]) for r in rows):
+        own = [r for r in rows if (r["network"], r["epochs"]) == (network, epochs)]
         rates = sorted({r["sparsity"] for r in own if r["method"] != "dense"})
-        shown = "held-out" if held else "test"
-        lines += ["", f"{network}, {epochs} epochs, {shown} images, top-1 %", ""]
+        lines += ["", f"{network}, {epochs} epochs, {images} images, top-1 %", ""]
         lines.append("| method | " + " | ".join(f"{100 * rate:g} %" for rate in rates) + " |")
         lines.append("|---" * (len(rates) + 1) + "|")
         for method in dict.fromkeys(r["method"] for r in own):
             mine = [r for r in own if r["method"] == method]
-            texts = [_summary([r for r in mine if r["sparsity"] == rate]) for rate in rates]
+            texts = [_summary([r for r in mine if r["sparsity"] == rate], images) for rate in rates]
             if method == "dense":
-                texts = [_summary(mine), *[""] * (len(rates) - 1)]
+                texts = [_summary(mine, images), *[""] * (len(rates) - 1)]
             lines.append(f"| {method} | " + " | ".join(texts) + " |")
     return "\n".join(lines)
 
 
-def _summary(rows: list[Row]) -> str:
+def _summary(rows: list[Row], images: str) -> str:
     if not rows:
         return "–"
-    values = [100 * row["accuracy"] for row in rows]
+    values = [100 * row[images] for row in rows]
     spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
     kept = sum(row["kept"] for row in rows)
     live = 100 * sum(row["live"] for row in rows) / kept if kept else 0.0
