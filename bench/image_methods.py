@@ -261,7 +261,11 @@ METHODS: dict[str, Start] = {
     "closed-lamp-root": partial(
         gradual, method="magnitude", scope="lamp", consistent=True, weigh="root"
     ),
+    "closed-rms": partial(gradual, method="magnitude", scope="rms", consistent=True),
+    "closed-relative": partial(gradual, method="magnitude", consistent=True, saliency="relative"),
     "viterbi": partial(gradual, method="viterbi"),
+    "viterbi-level": partial(gradual, method="viterbi", normalize="level"),
+    "viterbi-threshold": partial(gradual, method="viterbi", normalize="threshold"),
     "feedback": partial(with_feedback, method="magnitude", consistent=True),
     "feedback-lamp": partial(with_feedback, method="magnitude", scope="lamp", consistent=True),
     "taught": partial(taught, method="magnitude", consistent=True),
