@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from image_training import Training, cosine
+from image_training import Training
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -45,12 +45,10 @@ def gradual(
     sparsity: float,
     seed: int,
     weigh: str = "",
-    begin: float = BEGIN,
-    end: float = END,
     **options: Any,
 ) -> BeforeStep:
     """Gradual pruning by `trellis.Pruner`, on a cubic schedule."""
-    steps = update_steps(training, begin, end)
+    steps = update_steps(training)
     if weigh:
         training.measures = True
         options["saliency"] = partial(weighed, training, weigh)
@@ -71,9 +69,9 @@ def gradual(
     return before
 
 
-def update_steps(training: Training, begin: float = BEGIN, end: float = END) -> range:
+def update_steps(training: Training) -> range:
     """Return the steps before which gradual methods update their masks."""
-    first, last = int(begin * training.steps), int(end * training.steps)
+    first, last = int(BEGIN * training.steps), int(END * training.steps)
     every = max(1, training.steps_per_epoch // UPDATES_PER_EPOCH)
     return range(first + every, last + 1, every)
 
@@ -82,57 +80,6 @@ def weighed(training: Training, kind: str, name: str, parameter: Tensor) -> Tens
     """Return a saliency that the gradient has a part in."""
     worth = training.worth[name].contiguous()
     return parameter.detach().abs() * (worth if kind == "taylor" else worth.sqrt())
-
-
-def with_feedback(
-    training: Training, sparsity: float, seed: int, weigh: str = "", **options: Any
-) -> BeforeStep:
-    """Gradual pruning in which pruned weights go on learning, so that they can return."""
-    training.feedback = True
-    training.measures = bool(weigh)
-    steps = update_steps(training)
-    schedule = trellis.Schedule("cubic", end=len(steps), every=1)
-    if weigh:
-        options["saliency"] = partial(weighed, training, weigh)
-
-    def before(step: int) -> None:
-        if step in steps:
-            masks = trellis.prune(
-                training.loaded(),
-                sparsity=schedule.sparsity(steps.index(step) + 1, target=sparsity),
-                seed=seed,
-                **options,
-            )
-            training.set_masks(masks)
-            training.unmask()
-            if step == steps[-1]:
-                training.feedback = False
-                training.set_masks(masks)
-
-    return before
-
-
-def taught(
-    training: Training, sparsity: float, seed: int, dense: float = 0.4, **options: Any
-) -> BeforeStep:
-    """A dense network first, which then teaches the network that is pruned from it."""
-
-    def rate(progress: float) -> float:
-        if progress < dense:
-            return cosine(progress / dense)
-        return 0.5 * cosine((progress - dense) / (1 - dense))
-
-    training.schedule = rate
-    prunes = gradual(training, sparsity, seed, begin=dense, end=0.8, **options)
-    start = int(dense * training.steps)
-
-    def before(step: int) -> None:
-        if step == start:
-            training.teach()
-        if step >= start:
-            prunes(step)
-
-    return before
 
 
 def static(training: Training, sparsity: float, seed: int, **options: Any) -> BeforeStep:
@@ -253,21 +200,10 @@ METHODS: dict[str, Start] = {
     "gmp": partial(gradual, method="magnitude", consistent=False),
     "gmp-layer": partial(gradual, method="magnitude", scope="layer", consistent=False),
     "lamp": partial(gradual, method="magnitude", scope="lamp", consistent=False),
-    # Candidates for the default.
+    # Trellis: the same schedule, every kept connection live, every output and layer reached.
     "closed": partial(gradual, method="magnitude", consistent=True),
     "closed-lamp": partial(gradual, method="magnitude", scope="lamp", consistent=True),
-    "closed-root": partial(gradual, method="magnitude", consistent=True, weigh="root"),
     "closed-taylor": partial(gradual, method="magnitude", consistent=True, weigh="taylor"),
-    "closed-lamp-root": partial(
-        gradual, method="magnitude", scope="lamp", consistent=True, weigh="root"
-    ),
-    "closed-rms": partial(gradual, method="magnitude", scope="rms", consistent=True),
-    "closed-relative": partial(gradual, method="magnitude", consistent=True, saliency="relative"),
+    "closed-root": partial(gradual, method="magnitude", consistent=True, weigh="root"),
     "viterbi": partial(gradual, method="viterbi"),
-    "viterbi-level": partial(gradual, method="viterbi", normalize="level"),
-    "viterbi-threshold": partial(gradual, method="viterbi", normalize="threshold"),
-    "feedback": partial(with_feedback, method="magnitude", consistent=True),
-    "feedback-lamp": partial(with_feedback, method="magnitude", scope="lamp", consistent=True),
-    "taught": partial(taught, method="magnitude", consistent=True),
-    "taught-taylor": partial(taught, method="magnitude", consistent=True, weigh="taylor"),
 }

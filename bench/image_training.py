@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
@@ -18,7 +17,6 @@ from image_data import DEVIATION, MEAN, Images
 from image_models import network
 from torch import Tensor
 from torch.nn import functional as F
-from torch.nn.utils import parametrize
 
 import trellis
 
@@ -66,15 +64,10 @@ class Training:
     """A network, its optimizer and its masks, in memory that every run uses again.
 
     Attributes:
-        parameters: The network's parameters. Those that can be pruned hold weight x mask.
-        weights: What stands behind each prunable parameter. It differs only under `feedback`.
+        parameters: The network's parameters. Those that can be pruned are 0 where masked.
         masks: Float masks of the prunable parameters, 1 where kept. Change them with `set_masks`.
         worth: Running mean of the absolute gradient of each prunable weight, pruned ones too,
             where `measures` is set.
-        feedback: Let pruned weights go on learning from the gradient of the pruned network, so
-            that they can return (Lin et al., 2006.07253).
-        taught: Learn the outputs of the network that `teach` copied, beside the labels.
-        schedule: The learning rate of a step, as a share of the highest.
     """
 
     def __init__(self, settings: Settings, images: Images, device: torch.device) -> None:
@@ -93,10 +86,7 @@ class Training:
         prunable = {name: self.parameters[name] for name in self.names}
         self.masks = {n: torch.ones_like(p) for n, p in prunable.items()}
         self.worth = {n: torch.zeros_like(p) for n, p in prunable.items()}
-        self.weights = {n: p.detach().clone() for n, p in prunable.items()}
-        self.trained = [  # what the optimizer changes
-            self.weights[n] if n in self.weights else p.detach() for n, p in self.parameters.items()
-        ]
+        self.trained = [p.detach() for p in self.parameters.values()]
         self.decayed = [p for p in self.trained if p.ndim > 1]
         self.first = [torch.zeros_like(p) for p in self.trained]  # momentum
         self.second = [torch.zeros_like(p) for p in self.trained]  # AdamW alone
@@ -108,12 +98,11 @@ class Training:
         if self.cuda:
             self.x = self.x.to(memory_format=torch.channels_last)
         self.y = torch.zeros(settings.batch, dtype=torch.int64, device=device)
-        self.teacher = deepcopy(self.model).eval()
         self.train_set = self._normalized(self.images.train)
         self.held_set = self._normalized(self.images.held)
         self.test_set = self._normalized(self.images.test)
         self.generator = torch.Generator(device=device)
-        self.graphs: dict[tuple[bool, bool, bool], torch.cuda.CUDAGraph] = {}
+        self.graphs: dict[bool, torch.cuda.CUDAGraph] = {}
         self.start(0)
 
     def retrace(self) -> None:
@@ -132,39 +121,23 @@ class Training:
             for tensors in (self.first, self.second, self.worth.values()):
                 for tensor in tensors:
                     tensor.zero_()
-            for name, mask in self.masks.items():
+            for mask in self.masks.values():
                 mask.fill_(1)
-                self.weights[name].copy_(self.parameters[name])
             self.count.zero_()
-        self.measures = self.feedback = self.taught = False
-        self.schedule = cosine
+        self.measures = False
         self.generator.manual_seed(seed)
         self.model.train()
 
     @torch.no_grad()
     def set_masks(self, masks: Masks) -> None:
-        """Keep what ``masks`` keep. Weights that return are 0, or what `feedback` made of them."""
+        """Keep what ``masks`` keep. Weights that return start from 0."""
         for name, mask in masks.items():
             self.masks[name].copy_(mask)
-            if not self.feedback:
-                self.weights[name].mul_(self.masks[name])
-            torch.mul(self.weights[name], self.masks[name], out=self.parameters[name].data)
-        if not self.feedback:
-            for name, *states in zip(self.parameters, self.first, self.second, strict=True):
-                if name in self.masks:
-                    for state in states:
-                        state.mul_(self.masks[name])
-
-    def teach(self) -> None:
-        """From now on, learn from what the network is now."""
-        self.teacher.load_state_dict(self.model.state_dict())
-        self.taught = True
-
-    def unmask(self) -> None:
-        """Take the masks off the traced copy, so that pruned weights may return."""
-        for module in self.net.model.modules():
-            if parametrize.is_parametrized(module, "weight"):
-                parametrize.remove_parametrizations(module, "weight", leave_parametrized=False)
+            self.parameters[name].mul_(self.masks[name])
+        for name, *states in zip(self.parameters, self.first, self.second, strict=True):
+            if name in self.masks:
+                for state in states:
+                    state.mul_(self.masks[name])
 
     def train(self, before_step: Callable[[int], None]) -> None:
         """Train for all steps; ``before_step(step)`` may change masks."""
@@ -176,7 +149,7 @@ class Training:
                 self.x.copy_(pixels[part])
                 self.y.copy_(labels[part])
                 before_step(step)
-                self.rate.fill_(self.settings.rate * self.schedule(step / self.steps))
+                self.rate.fill_(self.settings.rate * cosine(step / self.steps))
                 self._replay()
 
     def gradients(self) -> dict[str, Tensor]:
@@ -203,7 +176,7 @@ class Training:
         """Return the traced network with the present weights, for `trellis.prune`."""
         for name, parameter in self.net.model.named_parameters():
             plain = name.replace("parametrizations.", "").removesuffix(".original")
-            parameter.copy_(self.weights.get(plain, self.parameters[plain]))
+            parameter.copy_(self.parameters[plain])
         return self.net
 
     # A step.
@@ -224,16 +197,7 @@ class Training:
     def _backward(self) -> None:
         with self._autocast():
             logits = self.model(self.x)
-        logits = logits.float()
-        loss = F.cross_entropy(logits, self.y)
-        if self.taught:  # temperature 2, equal parts
-            with torch.no_grad(), self._autocast():
-                wanted = self.teacher(self.x).float()
-            soft = F.kl_div(
-                F.log_softmax(logits / 2, 1), F.softmax(wanted / 2, 1), reduction="batchmean"
-            )
-            loss = (loss + 4 * soft) / 2
-        loss.backward()
+        F.cross_entropy(logits.float(), self.y).backward()
 
     def _step(self) -> None:
         self._backward()
@@ -244,12 +208,9 @@ class Training:
     def _update(self) -> None:
         gradients = [self._gradient(name) for name in self.parameters]
         prunable = [self._gradient(name) for name in self.names]
-        masks = list(self.masks.values())
-        weights = list(self.weights.values())
         if self.measures:
             torch._foreach_lerp_(list(self.worth.values()), torch._foreach_abs(prunable), 0.02)
-        if not self.feedback:
-            torch._foreach_mul_(prunable, masks)
+        torch._foreach_mul_(prunable, list(self.masks.values()))
         settings = self.settings
         if settings.adam:
             self.count.add_(1)
@@ -270,21 +231,18 @@ class Training:
             change = torch._foreach_add(gradients, self.first, alpha=0.9)
         torch._foreach_mul_(change, self.rate)
         torch._foreach_sub_(self.trained, change)
-        shown = [self.parameters[name].detach() for name in self.names]
-        torch._foreach_copy_(shown, torch._foreach_mul(weights, masks))
 
     def _replay(self) -> None:
         if not self.cuda:
             self._step()
             return
-        key = (self.measures, self.feedback, self.taught)
-        if key not in self.graphs:
-            self._capture(key)
-        self.graphs[key].replay()
+        if self.measures not in self.graphs:
+            self._capture()
+        self.graphs[self.measures].replay()
 
-    def _capture(self, key: tuple[bool, bool, bool]) -> None:
+    def _capture(self) -> None:
         """Capture a step. Its warm-up runs change the state, which is put back."""
-        state = [self.model.state_dict(), self.weights, self.worth]
+        state = [self.model.state_dict(), self.worth]
         tensors = [t for held in state for t in held.values()]
         tensors += [*self.first, *self.second, self.count]
         before = [t.clone() for t in tensors]
@@ -294,8 +252,8 @@ class Training:
             for _ in range(3):
                 self._step()
         torch.cuda.current_stream().wait_stream(side)
-        self.graphs[key] = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graphs[key]):
+        self.graphs[self.measures] = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graphs[self.measures]):
             self._step()
         with torch.no_grad():
             for tensor, old in zip(tensors, before, strict=True):
