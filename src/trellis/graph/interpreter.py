@@ -153,7 +153,7 @@ class Interpreter:
         value: Any = self.program.graph_module
         for part in str(node.target).split("."):
             value = getattr(value, part)
-        return value.detach() if isinstance(value, Tensor) else value
+        return value.detach().cpu() if isinstance(value, Tensor) else value
 
     def placeholder(self, spec: Any, waiting: list[Any]) -> Any:
         if spec.kind == InputKind.USER_INPUT:
@@ -219,8 +219,10 @@ class Interpreter:
             ) from error
 
     def compute(self, node: fx.Node, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Run an operation on constants, on the CPU wherever the model is."""
         if "device" in kwargs:
             kwargs["device"] = "cpu"
+        args = [torch.device("cpu") if isinstance(a, torch.device) else a for a in args]
         with torch.no_grad():
             return node.target(*args, **kwargs)  # type: ignore[operator]
 
