@@ -57,6 +57,7 @@ class Builder:
         self.averages: dict[int, tuple[Signal | None, bool]] = {}
         # Inputs that are looked up in a table, and how many rows it has. See :mod:`.tokens`.
         self.vocabularies: dict[int, int] = {}
+        self.hides = False  # whether a mask that is data may hide all that a softmax normalises
         self.one_row = False  # whether a token is the one row that the example says, or any
 
     def signal(
@@ -223,6 +224,8 @@ class Builder:
 
     def sums_to_one(self, x: Signal, dim: int, seen: Tensor | None = None) -> Signal:
         """Note that ``x`` is a softmax along ``dim`` over the entries in ``seen``."""
+        if self.hides:  # of a row that is hidden throughout, nothing is known
+            return x
         nonzero = TRUE if seen is None else seen
         varies = () if seen is None else tuple(varying(seen, x.ndim))
         even = self.add(steps.Source(self.signal(x.shape), False, nonzero, varies=varies))

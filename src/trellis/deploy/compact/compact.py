@@ -269,7 +269,8 @@ def _written(network: Network, kept: AxisPlaces, relations: dict[str, Relation])
     for op in network.ops:
         value = network.values.get(op.name)
         settled = value is not None and value.driven and value.constant and value.batch
-        if op.name in relations and not settled:
+        # What is constant for the example's structure may not be for another.
+        if op.name in relations and (not settled or network.fixed):
             writer.places[op.name] = relations[op.name].write(writer)
     result = writer.read(network.result)
     program = Program(tuple(network.inputs), tuple(writer.ops), result).needed()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -132,9 +133,21 @@ class Network:
 class Watching(Interpreter):
     """Records where integer inputs act as structure: results then hold only for these inputs."""
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, *args: Any, as_data: bool = False) -> None:
         super().__init__(*args)
         self.fixed: list[str] = []
+        self.as_data = as_data
+
+    def placeholder(self, spec: Any, waiting: list[Any]) -> Any:
+        found = super().placeholder(spec, waiting)
+        return replace(found, example=None) if self.as_data and isinstance(found, Signal) else found
+
+    def call(self, node: fx.Node) -> Any:
+        found = super().call(node)
+        made = node.meta.get("val")
+        if isinstance(found, Signal) and isinstance(made, Tensor) and made.dtype == torch.bool:
+            self.build.hides = True
+        return found
 
     def structure(self, node: fx.Node, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
         found = super().structure(node, name, args, kwargs)
@@ -148,6 +161,8 @@ class Watching(Interpreter):
         places = leaves([args[2 if name in LOOKUPS else 1 :], kwargs])
         if any(isinstance(v, Signal) and v.example is not None for v in places):
             self.fixed.append(where(node))
+        if name == "aten::gather" and self.as_data and isinstance(args[0], Tensor):
+            return self.build.bias(args[2])  # entries of a constant, chosen by an input
         return super().apply(node, name, args, kwargs, has_signal)
 
 
@@ -200,8 +215,27 @@ def read(model: nn.Module, example_inputs: Any, batched: bool = True) -> Network
 def _interpreted(
     program: ExportedProgram, flat: list[Any], canonical: dict[str, str], model: nn.Module
 ) -> tuple[ExportedProgram, Watching]:
+    """Interpret the program, decomposed if need be.
+
+    Integer and boolean inputs (attention masks) are data first: the result holds for all of their
+    values. If the model uses them as an index, they are structure, with the values of the example.
+    """
+    if any(isinstance(x, Tensor) and not x.is_floating_point() for x in flat):
+        with suppress(TrellisError):
+            return _watched(program, flat, canonical, model, as_data=True)
+    return _watched(program, flat, canonical, model, as_data=False)
+
+
+def _watched(
+    program: ExportedProgram,
+    flat: list[Any],
+    canonical: dict[str, str],
+    model: nn.Module,
+    *,
+    as_data: bool,
+) -> tuple[ExportedProgram, Watching]:
     for _ in range(2):
-        seen = Watching(program, flat, canonical)
+        seen = Watching(program, flat, canonical, as_data=as_data)
         if not mutates(program):
             try:
                 seen.run()
@@ -209,7 +243,7 @@ def _interpreted(
             except UnknownOperation:
                 pass
         program = decompose(program, model)
-    seen = Watching(program, flat, canonical)
+    seen = Watching(program, flat, canonical, as_data=as_data)
     seen.run()
     return program, seen
 
@@ -276,11 +310,14 @@ class _Reader:
         args: Any = fx.map_arg(node.args, lambda n: self.made[n.name])
         kwargs: Any = fx.map_arg(node.kwargs, lambda n: self.made[n.name])
         result = node.target(*args, **kwargs)  # type: ignore[operator]
+        target, given = node.target, node.args
+        if target is torch.ops.aten.to.device:  # a compacted model runs on one device
+            target, given = torch.ops.aten.to.dtype, (given[0], *given[2:])
         self.network.ops.append(
             Op(
                 node.name,
-                target_of(node.target),
-                tuple(_argument(a) for a in node.args),
+                target_of(target),
+                tuple(_argument(a) for a in given),
                 {k: _argument(v) for k, v in node.kwargs.items()},
             )
         )
