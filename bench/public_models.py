@@ -244,8 +244,8 @@ def of_torchvision(name: str, size: int) -> Built:
 
 def vision_models() -> list[Public]:
     named = [
-        ("MLP-Mixer", "mixer_s32_224", 224, {"num_blocks": 2}),
-        ("ResMLP", "resmlp_12_224", 64, {"img_size": 64, "num_blocks": 2}),
+        ("MLP-Mixer", "mixer_s32_224", 224, {}),
+        ("ResMLP", "resmlp_12_224", 64, {"img_size": 64}),
         ("EfficientNet", "efficientnet_b0", 32, {}),
         ("MobileNetV3", "mobilenetv3_small_100", 32, {}),
         ("ResNeSt", "resnest14d", 32, {}),
