@@ -87,7 +87,7 @@ def hands45() -> Material:
     held, train, test = fold.train[::5], np.setdiff1d(fold.train, fold.train[::5]), fold.test[::4]
     clips = [(data.sequences[i], int(data.labels[i]) + 1) for i in test]
     return Material(
-        classes, data.layout, (24, 48, 80), 60, stream(train), stream(held), stream(test), clips
+        classes, data.layout, (24, 48, 80), 30, stream(train), stream(held), stream(test), clips
     )
 
 
@@ -95,8 +95,16 @@ def np_split(clips: Clips, parts: int) -> list[Clips]:
     return [clips[i::parts] for i in range(parts)]
 
 
-def networks(material: Material) -> dict[float, Recognizer]:
+# The network and the length of its training; those of hands45 are smaller, to take minutes.
+SIZES = {
+    "mtm1": ({"heads": 16, "filters": 128}, 1.0),
+    "hands45": ({"heads": 8, "filters": 64}, 0.5),
+}
+
+
+def networks(material: Material, source: str) -> dict[float, Recognizer]:
     """The dense network and the ones made of it, by sparsity."""
+    sizes, length = SIZES[source]
     random = np.random.default_rng(1)
     sequences, labels = cut(material.train, material.windows, most=material.most, random=random)
     everyone = np.arange(len(labels))
@@ -104,10 +112,11 @@ def networks(material: Material) -> dict[float, Recognizer]:
         "windows", tuple(sequences), labels, material.classes, tuple(map(str, everyone)),
         material.layout, (Fold("all", everyone, everyone[:1]),),
     )  # fmt: skip
-    fresh = Recognizer.fresh(data, data.folds[0], **options_for(material.layout))
+    options = options_for(material.layout) | sizes
+    fresh = Recognizer.fresh(data, data.folds[0], **options)
     fresh = replace(fresh, streaming=Streaming(material.windows, 0))
     x, y = torch.from_numpy(fresh.places(sequences)), torch.from_numpy(labels)
-    maker = Maker(fresh, x, y, course_named("quick"), watch=said)
+    maker = Maker(fresh, x, y, course_named("quick").times(length), watch=said)
     dense = maker.train([0])
     targets = [round(maker.connections * (1 - s)) for s in SPARSITIES[1:]]
     small = maker.shrink(dense, [0], targets)
@@ -220,7 +229,7 @@ def main(words: list[str]) -> None:
     material = sources[words[0]]()
     print(f"{words[0]}: {sum(len(s.frames) for s in material.test):,} test frames", flush=True)
     found = {}
-    for sparsity, one in networks(material).items():
+    for sparsity, one in networks(material, words[0]).items():
         found[str(sparsity)] = figures(one, material)
         print(sparsity, json.dumps(found[str(sparsity)]), flush=True)
     kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}

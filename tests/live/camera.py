@@ -111,7 +111,7 @@ def browsing(film: Path | None, *, allowed: bool = True, **options: Any) -> Iter
         inner = playwright.chromium.launch(executable_path=where, args=words)
         try:
             context = inner.new_context(viewport={"width": 1280, "height": 860}, **options)
-            context.set_default_timeout(60_000)
+            context.set_default_timeout(120_000)
             yield context
         finally:
             inner.close()
@@ -136,7 +136,7 @@ def next_part(page: Any) -> int:
     return int(now)
 
 
-def until(page: Any, script: str, given: Any = None, seconds: float = 60) -> None:
+def until(page: Any, script: str, given: Any = None, seconds: float = 120) -> None:
     """Wait until a script is true. (The page's policy forbids Playwright's own way of waiting.)"""
     end = time.monotonic() + seconds
     while not page.evaluate(script, given):
@@ -144,7 +144,7 @@ def until(page: Any, script: str, given: Any = None, seconds: float = 60) -> Non
         page.wait_for_timeout(50)
 
 
-def waited(check: Any, seconds: float = 60) -> None:
+def waited(check: Any, seconds: float = 120) -> None:
     """Wait until a check is true."""
     end = time.monotonic() + seconds
     while not check():

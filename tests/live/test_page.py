@@ -45,7 +45,7 @@ def test_two_gestures_are_recorded_trained_and_named_live(tmp_path: Path) -> Non
             before = page.evaluate(count(name))
             page.click("#go")
             done = f"{count(name)} >= {before + 2} || !!document.querySelector('#told.bad')"
-            until(page, done, seconds=30)
+            until(page, done, seconds=60)
         page.click("#step-train")
         page.click("#start")
         until(
@@ -54,7 +54,7 @@ def test_two_gestures_are_recorded_trained_and_named_live(tmp_path: Path) -> Non
         assert page.text_content("#judged").startswith("of ")
         page.click("#step-try")
         named = "['sideways', 'up and down'].every(n => trellisLive.events.some(e => e.name === n))"
-        until(page, named, None, 60)
+        until(page, named, None, 120)
         assert "µs" in page.text_content("#cost")
         data = load_dataset(f"csv:{session.clips.folder}")  # which every other command reads
         assert set(data.classes) == set(NAMES)

@@ -42,7 +42,7 @@ async function refresh() {
 const NOTICES = {
   starting: ["Starting", "The camera and the hand detector are starting. If the browser asks, allow the camera."],
   refused: ["The camera is blocked", "This page may not use the camera. Allow it in the address bar, then try again. The picture stays on this machine.", "Try again"],
-  none: ["No camera was found", "Connect a camera, then try again. Or record from a video: trellis record --video FILE.", "Try again"],
+  none: ["No camera was found", "Connect a camera, then try again.", "Try again"],
   busy: ["The camera is in use", "Another program may be using the camera. Close it, then try again.", "Try again"],
   unsupported: ["No camera in this browser", "This browser gives no camera to this page. Open the address that the command printed in Chromium, Firefox or Safari."],
   simd: ["This browser is too old", "The network needs WebAssembly with SIMD, which this browser lacks. Use Chromium 91, Firefox 89, Safari 16.4, or later."],
