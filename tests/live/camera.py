@@ -45,8 +45,10 @@ def detector() -> Path:
         pytest.skip(f"the hand detector is not here: {error}")
 
 
-def film(target: Path, picture: Path, parts: int = 3, *, moves: bool = True) -> Path:
-    """Write the film."""
+def film(
+    target: Path, picture: Path, parts: int = 3, *, moves: bool = True, twice: bool = False
+) -> Path:
+    """Write the film, with one hand or with two."""
     wave = f"if(lt(t,{PART}),110*sin(2*PI*t/1.4),0)" if moves else "0"
     bounce = f"if(between(t,{PART},{2 * PART}),60*sin(2*PI*t/1.4),0)" if moves else "0"
     boxes = ",".join(
@@ -54,10 +56,15 @@ def film(target: Path, picture: Path, parts: int = 3, *, moves: bool = True) -> 
         f"{(i + 1) * PART})'"
         for i, colour in enumerate(COLOURS)
     )
+    if twice:
+        boxes = f"[a];[1]scale=290:-2,hflip[i];[a][i]overlay=x=330:y=100:shortest=1,{boxes}"
+        wave = "-140"
+    else:
+        boxes = f",{boxes}"
     graph = (
         f"[1]scale=w='2*floor(145+7*sin(t))':h=-2:eval=frame,"
         f"rotate='0.1*sin(1.7*t)':c=0x9fb0bd:ow=iw*1.1:oh=ih*1.2[h];"
-        f"[0][h]overlay=x='160+{wave}':y='100+{bounce}':shortest=1,{boxes}"
+        f"[0][h]overlay=x='160+{wave}':y='100+{bounce}':shortest=1{boxes}"
     )
     back = f"color=c=0x9fb0bd:s=640x480:r=15:d={parts * PART}"
     subprocess.run(

@@ -64,7 +64,7 @@ def test_two_gestures_are_recorded_trained_and_named_live(tmp_path: Path) -> Non
 
 def test_messages_about_the_camera(tmp_path: Path) -> None:
     hands = detector()
-    blank = film(tmp_path / "two.mjpeg", photo("two_thumbs_up.jpg"), parts=1, moves=False)
+    blank = film(tmp_path / "two.mjpeg", photo("thumb_up.jpg"), parts=1, moves=False)
     title = "document.getElementById('notice-title').textContent"
     with served(tmp_path / "own", hands) as (address, _):
         with browsing(None) as context:
@@ -84,7 +84,7 @@ def test_messages_about_the_camera(tmp_path: Path) -> None:
 
 def test_two_hands_and_a_page_opened_twice(tmp_path: Path) -> None:
     hands = detector()
-    clip = film(tmp_path / "two.mjpeg", photo("two_thumbs_up.jpg"), parts=1, moves=False)
+    clip = film(tmp_path / "two.mjpeg", photo("thumb_up.jpg"), parts=1, twice=True)
     title = "document.getElementById('notice-title').textContent"
     with served(tmp_path / "own", hands) as (address, _), browsing(clip) as context:
         first = context.new_page()
