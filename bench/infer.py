@@ -40,9 +40,11 @@ POOL = 512  # different samples
 Turn = Callable[[], float]
 
 
-def timed(call: Callable[[Floats], object], inputs: Floats, batch: int, calls: int) -> Turn:
+def timed(
+    call: Callable[[Floats], object], inputs: Floats, batch: int, calls: int, pool: int = POOL
+) -> Turn:
     """A turn of a Python contender: the least seconds of so many calls."""
-    parts = [np.ascontiguousarray(inputs[i : i + batch]) for i in range(0, POOL - batch + 1, batch)]
+    parts = [np.ascontiguousarray(inputs[i : i + batch]) for i in range(0, pool - batch + 1, batch)]
     place = [0]
 
     def turn() -> float:

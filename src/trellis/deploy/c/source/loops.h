@@ -15,6 +15,11 @@
 
 #define TRELLIS_SLACK 8 /* numbers behind memory that a vector of exported C may read */
 
+#if !defined(TRELLIS_APART) && defined(__GNUC__)
+#define TRELLIS_APART __attribute__((noinline))
+#elif !defined(TRELLIS_APART)
+#define TRELLIS_APART
+#endif
 #ifdef __GNUC__
 #define TRELLIS_INLINE static inline __attribute__((always_inline))
 #else
@@ -77,15 +82,20 @@ TRELLIS_INLINE trellis_row trellis_row_max(trellis_row a, trellis_row b) {
 #endif
 }
 
-TRELLIS_INLINE trellis_row trellis_row_act(const trellis_loop *l, trellis_row v) {
-    if (l->act == TRELLIS_NONE) return v;
+TRELLIS_INLINE trellis_row trellis_row_clipped(trellis_row v) {
 #if TRELLIS_ROW > 1
-    if (l->act == TRELLIS_RELU) return (trellis_row)((trellis_row_bits)v & (v > 0.0f));
-    for (int i = 0; i < TRELLIS_ROW; i++) v[i] = trellis_activate(l->act, l->a, l->b, v[i]);
+    return (trellis_row)((trellis_row_bits)v & (v > 0.0f));
 #else
-    v = trellis_activate(l->act, l->a, l->b, v);
+    return trellis_relu(v);
 #endif
-    return v;
+}
+
+/* Any activation but ReLU, of what a block has stored. */
+static TRELLIS_APART void trellis_finish_row(
+    const trellis_loop *l, float *to, uint32_t count, uint32_t column
+) {
+    for (uint32_t i = 0; i < count; i++)
+        to[i * column] = trellis_activate(l->act, l->a, l->b, to[i * column]);
 }
 
 TRELLIS_INLINE void trellis_row_to(float *to, trellis_row v, uint32_t count, uint32_t column) {
@@ -98,13 +108,11 @@ TRELLIS_INLINE void trellis_row_to(float *to, trellis_row v, uint32_t count, uin
         memcpy(to, &v, sizeof v);
         return;
     }
-#if TRELLIS_ROW == 16
-    if (count == 8) {
-        memcpy(to, &v, 32);
-        return;
-    }
-#endif
+#if TRELLIS_ROW == 16 && defined(__AVX512F__)
+    _mm512_mask_storeu_ps(to, (__mmask16)((1u << count) - 1u), (__m512)v);
+#else
     for (uint32_t i = 0; i < count; i++) to[i] = v[i];
+#endif
 #else
     (void)count, (void)column;
     *to = v;
@@ -128,68 +136,116 @@ typedef struct {
     uint32_t each, last;  /* numbers of a vector, and of the last one */
 } trellis_block;
 
+/* `count`, `column`, `near` (vectors follow one another) and `peak` are known when it is compiled. */
 TRELLIS_INLINE void trellis_some(
-    const trellis_block *b, const int count, const uint32_t column, const int peak
+    const trellis_block *b, const uint32_t count, const uint32_t column, const int near,
+    const int peak
 ) {
     trellis_row sum[8];
     const float *tap = b->taps, *const end = b->end, *const from = b->from;
-    const uint32_t in = b->in;
+    const size_t in = near ? TRELLIS_ROW : b->in;
+    const uint32_t each = b->each, last = b->last;
     if (peak) {
         const float *first = from + trellis_tap_at(tap);
         TRELLIS_UNROLL
-        for (int v = 0; v < count; v++)
-            sum[v] = trellis_row_at(
-                first + (uint32_t)v * in, column, v == count - 1 ? b->last : b->each);
+        for (uint32_t v = 0; v < count; v++)
+            sum[v] = trellis_row_at(first + v * in, column, v == count - 1 ? last : each);
         tap += 2;
     } else {
         const trellis_row none = {0};
         TRELLIS_UNROLL
-        for (int v = 0; v < count; v++) sum[v] = none;
+        for (uint32_t v = 0; v < count; v++) sum[v] = none;
     }
     for (; tap != end; tap += 2) {
         const float *at = from + trellis_tap_at(tap);
         const float w = tap[1];
         TRELLIS_UNROLL
-        for (int v = 0; v < count; v++) {
-            const trellis_row x = trellis_row_at(
-                at + (uint32_t)v * in, column, v == count - 1 ? b->last : b->each);
+        for (uint32_t v = 0; v < count; v++) {
+            const trellis_row x =
+                trellis_row_at(at + v * in, column, v == count - 1 ? last : each);
             if (peak) sum[v] = trellis_row_max(x, sum[v]);
             else sum[v] += x * w;
         }
     }
-    const trellis_loop *const l = b->loop;
-    float *to = b->to;
     const float *extra = b->extra;
+    const float scale = b->scale, bias = b->bias;
+    const int clips = b->loop->act == TRELLIS_RELU;
+    const size_t out = b->out;
     TRELLIS_UNROLL
-    for (int v = 0; v < count; v++) {
-        trellis_row made = sum[v] * b->scale + b->bias;
-        if (extra) made += trellis_row_at(extra + (uint32_t)v * b->out, 1, TRELLIS_ROW);
-        trellis_row_to(
-            to + (uint32_t)v * b->out, trellis_row_act(l, made), v == count - 1 ? b->last : b->each,
-            l->column);
+    for (uint32_t v = 0; v < count; v++) {
+        trellis_row made = sum[v] * scale + bias;
+        if (extra) made += trellis_row_at(extra + v * out, 1, TRELLIS_ROW);
+        if (clips) made = trellis_row_clipped(made);
+        trellis_row_to(b->to + v * out, made, v == count - 1 ? last : each, b->loop->column);
     }
 }
 
-#define TRELLIS_CASE(n, peak)                                                       \
-    case n:                                                                         \
-        if (TRELLIS_ROW == 1 || column == 1) trellis_some(b, n, 1, peak);           \
-        else if (column == 2) trellis_some(b, n, 2, peak);                          \
-        else trellis_some(b, n, column, peak);                                      \
-        break;
 #if TRELLIS_ROW > 1
-#define TRELLIS_CASES(peak)                                                         \
-    TRELLIS_CASE(1, peak) TRELLIS_CASE(2, peak) TRELLIS_CASE(3, peak)               \
-    TRELLIS_CASE(4, peak) TRELLIS_CASE(5, peak) TRELLIS_CASE(6, peak)               \
-    TRELLIS_CASE(7, peak) TRELLIS_CASE(8, peak)
+#define TRELLIS_CASES(...)                                                              \
+    switch (count) {                                                                    \
+    case 1: trellis_some(b, 1, __VA_ARGS__); break;                                     \
+    case 2: trellis_some(b, 2, __VA_ARGS__); break;                                     \
+    case 3: trellis_some(b, 3, __VA_ARGS__); break;                                     \
+    case 4: trellis_some(b, 4, __VA_ARGS__); break;                                     \
+    case 5: trellis_some(b, 5, __VA_ARGS__); break;                                     \
+    case 6: trellis_some(b, 6, __VA_ARGS__); break;                                     \
+    case 7: trellis_some(b, 7, __VA_ARGS__); break;                                     \
+    default: trellis_some(b, 8, __VA_ARGS__);                                           \
+    }
 #else
-#define TRELLIS_CASES(peak)                                                         \
-    TRELLIS_CASE(1, peak) TRELLIS_CASE(2, peak) TRELLIS_CASE(4, peak) TRELLIS_CASE(8, peak)
+#define TRELLIS_CASES(...)                                                              \
+    switch (count) {                                                                    \
+    case 1: trellis_some(b, 1, __VA_ARGS__); break;                                     \
+    case 2: trellis_some(b, 2, __VA_ARGS__); break;                                     \
+    case 4: trellis_some(b, 4, __VA_ARGS__); break;                                     \
+    default: trellis_some(b, 8, __VA_ARGS__);                                           \
+    }
 #endif
+
+static TRELLIS_APART void trellis_near(const trellis_block *b, uint32_t count) {
+    TRELLIS_CASES(1, 1, 0)
+}
+
+static TRELLIS_APART void trellis_apart(const trellis_block *b, uint32_t count) {
+    TRELLIS_CASES(1, 0, 0)
+}
+
+#if TRELLIS_ROW > 1
+static TRELLIS_APART void trellis_halved(const trellis_block *b, uint32_t count) {
+    TRELLIS_CASES(2, 0, 0)
+}
+#endif
+
+static TRELLIS_APART void trellis_peaks(const trellis_block *b, uint32_t count) {
+    for (trellis_block one = *b; count; count--) {
+        one.last = count == 1 ? b->last : b->each;
+        trellis_some(&one, 1, b->loop->step_column, 0, 1);
+        one.from += one.in;
+        one.to += one.out;
+        if (one.extra) one.extra += one.out;
+    }
+}
 
 static void trellis_blocks(const trellis_block *b, uint32_t count) {
     const uint32_t column = b->loop->step_column;
-    if (b->loop->kind == TRELLIS_PEAK) switch (count) { TRELLIS_CASES(1) }
-    else switch (count) { TRELLIS_CASES(0) }
+    if (b->loop->kind == TRELLIS_PEAK) trellis_peaks(b, count);
+    else if (TRELLIS_ROW > 1 && column == 1 && b->in == TRELLIS_ROW) trellis_near(b, count);
+    else if (TRELLIS_ROW == 1 || column == 1) {
+        if (b->in == 1) trellis_near(b, count);
+        else trellis_apart(b, count);
+    }
+#if TRELLIS_ROW > 1
+    else if (column == 2) trellis_halved(b, count);
+    else
+        for (trellis_block one = *b; count; count--) {
+            one.last = count == 1 ? b->last : b->each;
+            trellis_some(&one, 1, column, 0, 0);
+            one.from += one.in;
+            one.to += one.out;
+            if (one.extra) one.extra += one.out;
+        }
+#endif
+    (void)column;
 }
 
 /* `count` vectors, in blocks of equal size. */
@@ -204,6 +260,11 @@ static void trellis_vectors(trellis_block *b, uint32_t count, uint32_t last) {
 #endif
         b->last = some == count ? last : b->each;
         trellis_blocks(b, some);
+        if (b->loop->act > TRELLIS_RELU)
+            for (uint32_t v = 0; v < some; v++)
+                trellis_finish_row(
+                    b->loop, b->to + v * b->out, v == some - 1 ? b->last : b->each,
+                    b->loop->column);
         count -= some;
         b->from += some * b->in;
         b->to += some * b->out;

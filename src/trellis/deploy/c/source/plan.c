@@ -184,12 +184,55 @@ static void pass_loop(trellis_loop_cursor *at, const trellis_loop *l) {
     at->scale += l->channels;
 }
 
+/* Whether a loop reads every second number of memory, and always of the same parity. */
+static int splits(const trellis_loop *l) {
+    return TRELLIS_PLANNED && l->kind == TRELLIS_CONV && !l->shared && l->step_column == 2
+           && l->step_row % 2 == 0 && l->width > 1;
+}
+
+static uint32_t tap_at(const float *tap) {
+    uint32_t at;
+    memcpy(&at, tap, sizeof at);
+    return at;
+}
+
+/* See plan.h. Returns 0 where there is no memory. */
+static int plan_split(trellis_part *p, size_t sorted) {
+    const trellis_loop *l = p->loop;
+    size_t count = 0;
+    uint32_t low = UINT32_MAX, high = 0;
+    for (uint32_t c = 0; c < l->channels; c++) count += p->at.fan[c];
+    if (count == 0) return 1;
+    for (size_t t = 0; t < count; t++) {
+        const uint32_t at = tap_at(p->at.pairs + 2 * t);
+        if (at < low) low = at;
+        if (at > high) high = at;
+    }
+    high += (l->height - 1) * l->step_row + (l->width - 1) * 2;
+    p->taps = malloc(2 * count * sizeof *p->taps);
+    if (!p->taps) return 0;
+    p->low = low;
+    p->half = (high - low) / 2 + 1;
+    for (size_t t = 0; t < count; t++) {
+        const uint32_t at = tap_at(p->at.pairs + 2 * t) - low;
+        const uint32_t place = (uint32_t)sorted + (at & 1u ? p->half : 0) + at / 2;
+        memcpy(&p->taps[2 * t], &place, sizeof place);
+        p->taps[2 * t + 1] = p->at.pairs[2 * t + 1];
+    }
+    p->split = *l;
+    p->split.step_column = 1;
+    p->split.step_row = l->step_row / 2;
+    p->at.pairs = p->taps;
+    return 1;
+}
+
 trellis_plan *trellis_planned(const trellis_tables *tables, const trellis_looped *looped) {
     trellis_plan *plan = calloc(1, sizeof *plan);
     if (!plan) return NULL;
     plan->part = calloc(tables->steps + 1u, sizeof *plan->part);
     /* A spare place, and what the last vector of a run may read and not use. */
     plan->room = (size_t)tables->size + 1 + 2 * WIDE + TRELLIS_BEYOND;
+    plan->sorted = plan->room;
     trellis_tables at = *tables;
     trellis_loop_cursor next = {
         looped->pairs, looped->fan, looped->sources, looped->extras, looped->bias, looped->scale};
@@ -200,6 +243,13 @@ trellis_plan *trellis_planned(const trellis_tables *tables, const trellis_looped
         if (p->step->kind == TRELLIS_CONV) {
             p->loop = loop;
             p->at = next;
+            if (splits(loop) && !plan_split(p, plan->sorted)) {
+                plan->steps++;
+                trellis_drop(plan);
+                return NULL;
+            }
+            const size_t room = plan->sorted + 2 * (size_t)p->half + TRELLIS_BEYOND;
+            if (p->half && room > plan->room) plan->room = room;
             pass_loop(&next, loop++);
             continue;
         }
@@ -222,6 +272,7 @@ void trellis_drop(trellis_plan *plan) {
     if (!plan) return;
     for (uint32_t i = 0; i < plan->steps; i++) {
         trellis_part *p = &plan->part[i];
+        free(p->taps);
         free(p->run);
         free(p->lanes);
         free(p->slice);

@@ -49,6 +49,11 @@ typedef struct {
 typedef struct {
     const trellis_loop *loop; /* NULL of a table; else nothing but `at` follows */
     trellis_loop_cursor at;
+    /* Every second number: memory from `low` on is first sorted into even and odd places, `half` of
+     * each, so that a vector reads neighbours. `taps` and `split` then take the place of the file's. */
+    uint32_t low, half;
+    trellis_loop split;
+    float *taps;
     const trellis_step *step;
     trellis_tables alone; /* the tables of this step */
     uint32_t runs, slices;
@@ -64,6 +69,7 @@ typedef struct {
 typedef struct {
     uint32_t steps;
     size_t room; /* floats of scratch memory */
+    size_t sorted; /* where in it even and odd places lie */
     trellis_part *part;
 } trellis_plan;
 

@@ -4,12 +4,17 @@
 #define TRELLIS_DECODED
 #include "plan.h"
 
+#include <string.h>
+
 #include "activation.h"
 #include "real.h"
 #include "fours.h"
 #include "sums.h"
 #include "kernel.h"
 
+#if TRELLIS_PLANNED
+#include <immintrin.h>
+#endif
 #define TRELLIS_ROW (TRELLIS_PLANNED ? TRELLIS_WIDE : 4)
 #include "loops.h"
 
@@ -96,12 +101,28 @@ static void ran(const trellis_part *p, float *x) {
 GATHERED(gathered_near, uint16_t, wide_near)
 GATHERED(gathered_far, uint32_t, wide_far)
 
+/* Even places, then odd ones, `half` of each. */
+static void sort(const float *from, float *to, uint32_t half) {
+    uint32_t i = 0;
+    for (; i + TRELLIS_ROW <= half; i += TRELLIS_ROW) {
+        const trellis_row even = trellis_row_at(from + 2 * i, 2, TRELLIS_ROW);
+        memcpy(to + i, &even, sizeof even);
+    }
+    for (; i < half; i++) to[i] = from[2 * i];
+    for (i = 0; i + TRELLIS_ROW <= half; i += TRELLIS_ROW) {
+        const trellis_row odd = trellis_row_at(from + 2 * i + 1, 2, TRELLIS_ROW);
+        memcpy(to + half + i, &odd, sizeof odd);
+    }
+    for (; i < half; i++) to[half + i] = from[2 * i + 1];
+}
+
 void trellis_single(const trellis_plan *plan, float *x) {
     for (uint32_t i = 0; i < plan->steps; i++) {
         const trellis_part *p = &plan->part[i];
         if (p->loop) {
             trellis_loop_cursor at = p->at;
-            trellis_loop_run(p->loop, &at, x, NULL);
+            if (p->half) sort(x + p->low, x + plan->sorted, p->half);
+            trellis_loop_run(p->half ? &p->split : p->loop, &at, x, NULL);
             continue;
         }
         if (p->step->kind != TRELLIS_SUM) {
