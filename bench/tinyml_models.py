@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import torch
@@ -61,7 +62,7 @@ def autoencoder() -> nn.Module:
     """Anomaly detection: fully connected."""
     sizes = [640, 128, 128, 128, 128, 8, 128, 128, 128, 128, 640]
     layers: list[nn.Module] = []
-    for into, out in zip(sizes[:-2], sizes[1:-1], strict=True):
+    for into, out in itertools.pairwise(sizes[:-1]):
         layers += [nn.Linear(into, out), nn.BatchNorm1d(out), nn.ReLU()]
     return nn.Sequential(*layers, nn.Linear(128, 640))
 
@@ -102,7 +103,8 @@ class UNet(nn.Module):
         two = self.two(nn.functional.max_pool2d(one, 2))
         three = self.three(nn.functional.max_pool2d(two, 2))
         two = self.back_two(torch.cat([two, self.up_two(three)], 1))
-        return self.last(self.back_one(torch.cat([one, self.up_one(two)], 1)))
+        made: Tensor = self.last(self.back_one(torch.cat([one, self.up_one(two)], 1)))
+        return made
 
 
 TINY: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
