@@ -1,11 +1,11 @@
 """Small networks on small devices: `python bench/tinyml.py`.
 
 MLPerf Tiny's four architectures, a temporal convolution and a U-Net, at random weights, dense and
-pruned so that every weight is live. Sizes of the file, of the C and of memory; instructions of
-the emulated Cortex-M4F (``--firmware``); time in WebAssembly under node (``--wasm``); time at batch 1 on
-one thread here, as a ratio to ONNX Runtime dense. Whatever is timed takes turns in one run, with
-fresh inputs, and the least time counts. Outputs are compared with PyTorch's before. Prints a table
-per network and writes tinyml.md and tinyml.json into --out.
+pruned so that every weight is live. Measured: sizes of the file, of the C and of memory;
+instructions of the emulated Cortex-M4F (``--firmware``); time in WebAssembly under node
+(``--wasm``); time at batch 1 on one thread here, as a ratio to ONNX Runtime dense. Whatever is
+timed takes turns in one run, with fresh inputs, and the least time counts. Outputs are compared
+with PyTorch's before. Prints a table per network and writes tinyml.md and tinyml.json into --out.
 """
 
 from __future__ import annotations
