@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import rich
 import torch
-from infer import POOL, measured, near, timed
+from infer import POOL, Turn, measured, near, timed
 from infer_native import Driven, called, driver
 from numpy.typing import NDArray
 from report import Table
@@ -161,7 +161,8 @@ def row(name: str, rate: float, program: Path, folder: Path, asked: argparse.Nam
     with torch.no_grad():
         wanted = model(torch.from_numpy(inputs[:1])).numpy()
     found: dict[str, Any] = {"network": name, "rate": rate, "refused": {}}
-    turns, drivers = {}, []
+    turns: dict[str, Turn] = {}
+    drivers: list[Driven] = []
     for values in ("fp32", "int8"):
         here = folder / f"{name}-{rate}-{values}"
         written = trellis.export_c(model, example, here, values=values)
