@@ -26,7 +26,13 @@ RUN = {  # page: the commands that run, by what is in them
     "guides/recordings.md": "npz:recordings.npz",
 }
 # Data that is not there, so that a command which is spelt right ends in an error about that.
-ABSENT = {"hands45": "csv:absent", "cuda": "cpu", "bf16": "fp32", "$ROWS": "mp"}
+ABSENT = {
+    "my-gestures": "/dev/null",
+    "hands45": "csv:absent",
+    "cuda": "cpu",
+    "bf16": "fp32",
+    "$ROWS": "mp",
+}
 
 
 def commands(text: str) -> list[list[str]]:
