@@ -26,6 +26,7 @@ def dense() -> nn.Sequential:
 
 WEIGHTS = {"0.weight": torch.ones(6, 4), "2.weight": torch.ones(3, 6)}
 
+VITERBI: dict[str, Any] = {"method": "viterbi"}
 CHAINS = {"method": "chains"}
 
 NONSENSE: list[tuple[dict[str, Any], str]] = [
@@ -53,7 +54,7 @@ NONSENSE: list[tuple[dict[str, Any], str]] = [
     ({"method": "magnitude", "scope": {"1.weight": 2}}, "scope names '1.weight', .*0.weight"),
     ({"method": "magnitude", "scope": {"0.weight": 25}}, "25 of '0.weight'; it has 24"),
     ({"method": "magnitude", "scope": {"0.weight": 2.5}}, "2.5 of '0.weight'"),
-    ({"scope": "layer"}, "'viterbi' has no option 'scope'.*belongs to magnitude, random"),
+    (VITERBI | {"scope": "layer"}, "'viterbi' has no option 'scope'.*to magnitude, closed, random"),
     ({"method": "synflow", "strength": 3}, "'synflow' has no option 'strength'; it has no options"),
     (CHAINS | {"scope": "layer"}, "options: surrogate, inverse_alpha, row_normalize"),
     (CHAINS | {"surrogate": "both"}, "expected 'local' or 'global' for surrogate, got 'both'"),
@@ -74,7 +75,7 @@ NONSENSE: list[tuple[dict[str, Any], str]] = [
     ({"saliency": WEIGHTS | {"0.weight": 3}}, "saliency of '0.weight' is int"),
     ({"saliency": lambda name, w: w.sum()}, "saliency of '0.weight'"),
     ({"saliency": WEIGHTS | {"0.weight": torch.full((6, 4), math.nan)}}, "24 values .* nan"),
-    ({"saliency": WEIGHTS | {"0.weight": -torch.ones(6, 4)}}, "'0.weight' has negative ones"),
+    (VITERBI | {"saliency": WEIGHTS | {"0.weight": -torch.ones(6, 4)}}, "'0.weight' has negative"),
     ({"ignore": "body.*"}, "ignore pattern 'body.*' fits no parameter; there are '0.weight'"),
     ({"ignore": ["*weight"]}, "Sequential has no prunable weights"),
 ]

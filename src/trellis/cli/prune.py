@@ -137,7 +137,7 @@ def command_for(args: Sequence[str]) -> Callable[..., int]:
 def _method_in(args: Sequence[str]) -> str:
     """
     >>> _method_in(["model", "--method", "chains"]), _method_in(["--method=phew"]), _method_in([])
-    ('chains', 'phew', 'viterbi')
+    ('chains', 'phew', 'closed')
     """
     found = DEFAULT
     for word, after in zip(args, [*args[1:], ""], strict=False):

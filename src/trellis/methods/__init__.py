@@ -8,7 +8,7 @@ your own, derive from `ScoreMethod` or `WalkMethod` and use `trellis.register_me
 from __future__ import annotations
 
 from .chains import Chains
-from .magnitude import Magnitude, Random
+from .magnitude import Closed, Magnitude, Random
 from .method import Method, Problem, ScopedMethod, ScoreMethod, WalkMethod, available
 from .phew import Phew
 from .synflow import SynFlow
@@ -16,6 +16,7 @@ from .viterbi import Viterbi
 
 __all__ = [
     "Chains",
+    "Closed",
     "Magnitude",
     "Method",
     "Phew",

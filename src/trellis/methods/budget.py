@@ -117,10 +117,10 @@ def shares(
     return counts
 
 
-# Scopes: one ranking for all tensors, the same rate in each, ERK, LAMP, RMS, or counts.
+# Scopes: one ranking for all tensors, the same rate in each, ERK, LAMP, or counts.
 
 
-SCOPES = ("global", "layer", "erk", "lamp", "rms")
+SCOPES = ("global", "layer", "erk", "lamp")
 
 
 def check_scope(scope: Any, sizes: Mapping[str, int]) -> None:
@@ -198,12 +198,6 @@ def lamp(saliency: Tensor) -> Tensor:
     return score.to(torch.float32).reshape(saliency.shape).to(saliency.device)
 
 
-def per_rms(saliency: Tensor) -> Tensor:
-    """Return the saliency relative to its root mean square; 0 where all of it is 0."""
-    rms = saliency.to(torch.float64).square().mean().sqrt() if saliency.numel() else 0.0
-    return saliency / max(float(rms), torch.finfo(torch.float32).tiny)
-
-
 def scoped(
     scope: str | Mapping[str, int],
     saliency: Mapping[str, Tensor],
@@ -216,8 +210,6 @@ def scoped(
         return Ranking(saliency, saliency, allowed), None
     if scope == "lamp":
         return Ranking({n: lamp(s) for n, s in saliency.items()}, saliency, allowed), None
-    if scope == "rms":
-        return Ranking({n: per_rms(s) for n, s in saliency.items()}, saliency, allowed), None
     shapes = {n: tuple(s.shape) for n, s in saliency.items()}
     sizes = {
         n: s.numel() if allowed is None else int(torch.count_nonzero(allowed[n]))

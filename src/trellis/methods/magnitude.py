@@ -1,4 +1,4 @@
-"""Methods that judge each connection by itself: magnitude, and a random choice."""
+"""Methods that judge each connection by itself: magnitude, closed or not, and a random choice."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ class Magnitude(ScopedMethod):
     Args:
         scope: How the budget is spread over parameters. "global": one ranking for all. "layer": the
             same fraction of each. "erk": Erdős–Rényi kernel densities. "lamp": layer-adaptive
-            magnitudes. "rms": one ranking, each parameter divided by its root mean square. A
-            mapping of parameter names to counts sets them directly.
+            magnitudes. A mapping of parameter names to counts sets them directly.
 
     >>> import trellis
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
@@ -35,6 +34,24 @@ class Magnitude(ScopedMethod):
         return problem.saliency
 
 
+@register_method("closed")
+@dataclass(frozen=True, kw_only=True)
+class Closed(Magnitude):
+    """Keep the connections of largest saliency that lie on a path of such connections.
+
+    It is "magnitude" with a consistent result: the live part of a threshold on the saliency that
+    has exactly the budget. Depth is not punished, so it suits networks with skip connections.
+
+    >>> import trellis
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
+    >>> masks = trellis.prune(model, torch.zeros(1, 8), keep=8, method=Closed())
+    >>> masks.kept, trellis.audit(model, torch.zeros(1, 8)).dead
+    (8, 0)
+    """
+
+    consistent = True
+
+
 @register_method("random")
 @dataclass(frozen=True, kw_only=True)
 class Random(ScopedMethod):
@@ -43,8 +60,7 @@ class Random(ScopedMethod):
     Args:
         scope: How the budget is spread over parameters. "global": one ranking for all. "layer": the
             same fraction of each. "erk": Erdős–Rényi kernel densities. "lamp": layer-adaptive
-            scores. "rms": one ranking, each parameter divided by its root mean square. A mapping
-            of parameter names to counts sets them directly.
+            scores. A mapping of parameter names to counts sets them directly.
 
     >>> import trellis
     >>> model = torch.nn.Linear(4, 4)

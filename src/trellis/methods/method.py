@@ -202,8 +202,7 @@ class ScopedMethod(ScoreMethod):
     Args:
         scope: How the budget is spread over parameters. "global": one ranking for all. "layer": the
             same fraction of each. "erk": Erdős–Rényi kernel densities. "lamp": layer-adaptive
-            magnitudes. "rms": one ranking, each parameter divided by its root mean square. A
-            mapping of parameter names to counts sets them directly.
+            magnitudes. A mapping of parameter names to counts sets them directly.
     """
 
     scope: Scope = "global"
@@ -419,7 +418,7 @@ def available() -> dict[str, type[Method]]:
     """Return all registered methods by name.
 
     >>> sorted(available())[:3]
-    ['chains', 'magnitude', 'phew']
+    ['chains', 'closed', 'magnitude']
     """
     return dict(_METHODS)
 

@@ -29,7 +29,7 @@ from .saliency import Saliency, finite, lifted, not_negative, perturbed, salienc
 # Which connections may be kept at all.
 
 
-DEFAULT = "viterbi"
+DEFAULT = "closed"  # of prune, Pruner and shrink
 # Older releases stored these four for every method, whether it used them or not.
 _ONCE_COMMON = ("scope", "surrogate", "inverse_alpha", "row_normalize")
 
@@ -222,7 +222,7 @@ class Selector:
 
 
 Fractional = float | Decimal | Fraction
-BuiltIn = Literal["viterbi", "magnitude", "random", "chains", "synflow", "phew"]
+BuiltIn = Literal["closed", "viterbi", "magnitude", "random", "chains", "synflow", "phew"]
 
 
 # The first signature is for editors: it lists the options of the built-in methods.
@@ -233,7 +233,7 @@ def prune(
     *,
     sparsity: Fractional | None = None,
     keep: int | None = None,
-    method: BuiltIn = "viterbi",
+    method: BuiltIn = "closed",
     saliency: Saliency = "magnitude",
     consistent: bool | None = None,
     stochastic: bool = False,
@@ -255,7 +255,7 @@ def prune(
     *,
     sparsity: Fractional | None = None,
     keep: int | None = None,
-    method: str | Method = "viterbi",
+    method: str | Method = DEFAULT,
     saliency: Saliency = "magnitude",
     consistent: bool | None = None,
     stochastic: bool = False,
@@ -298,7 +298,8 @@ def prune(
         method: How connections are chosen: a name, or an object such as
             ``trellis.methods.Chains(surrogate="global")``. The names:
 
-            - "viterbi": by the best path through each connection (the default);
+            - "closed": by saliency, along paths of large saliency (the default);
+            - "viterbi": by the best path through each connection, for networks without skips;
             - "magnitude": by saliency alone;
             - "random": a random choice;
             - "chains": whole chains from input to output, the paper's Algorithm 1;
@@ -307,10 +308,11 @@ def prune(
 
             `trellis.methods.available` lists them all. ``"package.module:Class"`` names a
             registered class to import.
-        saliency: Importance of a connection: "magnitude", a mapping of parameter names to tensors,
-            or a function (name, parameter) -> tensor.
-        consistent: Whether every kept connection must be live. None: True for "viterbi", "chains"
-            and "phew", False for the other built-in methods.
+        saliency: Importance of a connection: "magnitude", "relative" (magnitude relative to its
+            row and its column), a mapping of parameter names to tensors, such as the result of
+            `trellis.saliency`, or a function (name, parameter) -> tensor.
+        consistent: Whether every kept connection must be live. None: True for "closed", "viterbi",
+            "chains" and "phew", False for the other built-in methods.
         stochastic: Sample in proportion to saliency, without replacement. "random" and "phew"
             always sample.
         seed: Seed of all random draws. The same seed gives the same masks on every machine.
@@ -321,8 +323,8 @@ def prune(
         ignore: Name patterns of parameters that are neither pruned nor counted, such as "head.*".
         **method_options: The options of the method, if ``method`` is a name:
 
-            - scope ("magnitude", "random"; default "global"): how the budget is spread over
-              parameters. "global", "layer", "erk", "lamp", or a mapping of parameter names to
+            - scope ("closed", "magnitude", "random"; default "global"): how the budget is spread
+              over parameters. "global", "layer", "erk", "lamp", or a mapping of parameter names to
               counts, which needs no other budget.
             - surrogate ("chains"; default "local"): score a step by its own saliency ("local"), or
               by all paths ahead, too ("global").
@@ -373,7 +375,7 @@ def prune(
     able = allowed(net, now, closed=options.closes and not chosen.needs_unmasked)
     if chosen.needs_unmasked and able is not None:
         raise TrellisError(
-            f"method {chosen.name!r} starts from a network without masks; use method='viterbi'"
+            f"method {chosen.name!r} starts from a network without masks; use method='closed'"
         )
     kept = Selector(net, now, options).choose(able, budget, kept_share(net.total, sparsity, keep))
     record = {"options": options.record(), "inputs": net.specs}

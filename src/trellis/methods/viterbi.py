@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from ..paths.scores import best_path
-from .budget import kth_largest
 from .method import Problem, ScoreMethod, register_method
 from .saliency import Magnitudes, finite
 
@@ -23,16 +21,11 @@ class Viterbi(ScoreMethod):
     All connections of a best path score at least as high as the path's own product. Therefore every
     threshold on this score gives a consistent network (see the documentation on path algebra).
 
-    It works for every network that can be traced, and for networks with masks.
+    It works for every network that can be traced, and for networks with masks. It has no options
+    of its own.
 
-    A product prefers paths with few factors, such as those along skip connections. ``normalize``
-    scales the saliency of each parameter, so that long paths can compete. It changes nothing where
-    all paths have the same parameters (plain chains).
-
-    Args:
-        normalize: What the saliency of each parameter is divided by: nothing ("none"), its root
-            mean square ("rms"), its largest ("max"), the smallest of its fair share of the budget
-            ("level"), or, for all parameters, the smallest of the budget ("threshold").
+    A product prefers paths with few factors, such as those along skip connections. Prefer the
+    default method for networks that have some.
 
     >>> import torch, trellis
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
@@ -43,41 +36,18 @@ class Viterbi(ScoreMethod):
     consistent = True
     multiplies = True
     checks_weights = True
-    normalize: Literal["none", "rms", "max", "level", "threshold"] = "none"
 
     def scores(self, problem: Problem) -> Mapping[str, Tensor]:
         worth, allowed = problem.saliency, problem.allowed
         signed = worth.signed if isinstance(worth, Magnitudes) else worth
         if allowed is not None:
             signed = {name: value * allowed[name] for name, value in signed.items()}
-        if self.normalize != "none":
-            signed = self._normalized(signed, problem)
         scores = best_path(problem.net.lean, signed)
         if scores.nothing and (filled := _without_zeros(signed, allowed)):
             scores = best_path(problem.net.lean, filled)
         if problem.unchecked:  # weights that are not finite show in the scores of their paths
             finite(worth, scores.unread if scores.finite else list(worth))
         return scores
-
-    def _normalized(self, given: Mapping[str, Tensor], problem: Problem) -> dict[str, Tensor]:
-        worth = {name: value.abs() for name, value in given.items()}
-        share = problem.budget / max(problem.net.total, 1)
-        whole = 0.0
-        if self.normalize == "threshold":
-            whole = kth_largest([v.reshape(-1).clone() for v in worth.values()], problem.budget)
-        found = {}
-        for name, value in worth.items():
-            if self.normalize == "rms":
-                scale = float(value.to(torch.float64).square().mean().sqrt())
-            elif self.normalize == "max":
-                scale = float(value.max())
-            elif self.normalize == "level":
-                most = min(max(int(share * value.numel()), 1), value.numel())
-                scale = kth_largest([value.reshape(-1).clone()], most) or float(value.max())
-            else:
-                scale = whole
-            found[name] = value / scale if scale > 0 else value
-        return found
 
 
 def _without_zeros(
