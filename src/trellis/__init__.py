@@ -33,6 +33,7 @@ if _TYPE_CHECKING:
     from .methods.prune import prune
     from .paths.audit import Audit, audit
     from .saving import load, save
+    from .training.gradients import saliency
     from .training.pruner import Pruner
     from .training.schedule import Schedule
     from .training.shrink import Shrunk, shrink
@@ -62,6 +63,7 @@ __all__ = [
     "register_exporter",
     "register_method",
     "rule",
+    "saliency",
     "save",
     "shrink",
     "skeleton",
@@ -93,6 +95,7 @@ __getattr__, __dir__ = _lazy(
         "masks_of": ".masks",
         "methods": "",
         "prune": ".methods.prune",
+        "saliency": ".training.gradients",
         "register_exporter": ".deploy.exporters",
         "register_method": ".methods.method",
         "rule": ".graph",

@@ -68,7 +68,7 @@ NONSENSE: list[tuple[dict[str, Any], str]] = [
     ({"cover_outputs": "no"}, "cover_outputs='no' must be True or False"),
     ({"cover_outputs": 0}, "cover_outputs=0 must be True or False"),
     (CHAINS | {"row_normalize": "yes"}, "expected True or False for row_normalize, got 'yes'"),
-    ({"saliency": "taylor"}, "saliency='taylor' is unknown"),
+    ({"saliency": "taylor"}, "saliency='taylor' needs data"),
     ({"saliency": 3}, "saliency=3 is neither"),
     ({"saliency": {"0.weight": torch.ones(6, 4)}}, "no tensor for '2.weight'"),
     ({"saliency": WEIGHTS | {"0.weight": torch.ones(4, 6)}}, r"\(4, 6\); it must be .*\(6, 4\)"),

@@ -13,6 +13,7 @@ from ..errors import TrellisError
 from ..graph.trellis import Current
 
 NAMES = ("magnitude", "relative")
+GATHERED = ("taylor", "gradient-magnitude", "movement", "wanda")  # from data, in the room training
 Saliency = str | Mapping[str, Tensor] | Callable[[str, Tensor], Tensor]
 
 
@@ -42,6 +43,11 @@ def saliency_of(now: Current, names: list[str], given: Saliency) -> Mapping[str,
     """
     found: dict[str, Tensor] = {}
     if isinstance(given, str):
+        if given in GATHERED:
+            raise TrellisError(
+                f"saliency={given!r} needs data: give it to trellis.Pruner or trellis.shrink, or "
+                f"pass trellis.saliency(model, batches, kind={given!r}) here"
+            )
         if given not in NAMES:
             raise TrellisError(
                 f"saliency={given!r} is unknown: expected {', '.join(map(repr, NAMES))}, a mapping "

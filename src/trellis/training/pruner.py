@@ -24,6 +24,7 @@ from ..methods.method import Kept, Method, Scope
 from ..methods.prune import DEFAULT, BuiltIn, allowed, refuse_hooks
 from ..methods.saliency import Saliency
 from .distributed import agreed, check_group, summed, unwrapped
+from .gradients import KINDS, Gathered
 from .regrowth import Choice, Chooser, ProbedMask, plenty, returning
 from .schedule import Plan, Schedule, Standing, options_of, read_standing
 from .sharded import Shards, shards_of
@@ -193,7 +194,9 @@ class Pruner:
         state: What `state_dict` of a pruner with the same settings returned. Training continues
             from there, as after `load_state_dict`; nothing is chosen among the present weights.
         method: As for `trellis.prune`.
-        saliency: As for `trellis.prune`.
+        saliency: As for `trellis.prune`, or gathered from the gradients of the training: "taylor"
+            (|w| times the running mean of |g|), "gradient-magnitude" (|w| times the root of that),
+            or "movement" (the sum of -w g).
         consistent: As for `trellis.prune`, but True by default.
         stochastic: As for `trellis.prune`.
         seed: As for `trellis.prune`.
@@ -328,6 +331,14 @@ class Pruner:
         self._shards = shards_of(self.model, self.net.connections, self._names)
         check_group(group, alone=not regrow or self._shards is not None)
         self.group = group
+        self._gathered: Gathered | None = None
+        kind = self.options.saliency
+        if isinstance(kind, str) and kind in KINDS:
+            if self._shards is not None:
+                raise TrellisError(
+                    f"saliency={kind!r} is not gathered for sharded models; use 'magnitude'"
+                )
+            self._gathered = Gathered(kind, self._names)
         if self._shards is not None:
             self._begin_sharded(self._shards, state)
             return
@@ -344,6 +355,8 @@ class Pruner:
         if able is None:
             able = {n: torch.ones_like(now.weights[n], dtype=torch.bool) for n in net.connections}
         begun = None if state is None else self._read(state)
+        if state is not None:
+            self._restore(state)
         attach(self.model, able if begun is None else begun.masks)
         if regrow:  # now, so that a compiled model need not be compiled again while it trains
             probed(self.model, self._names)
@@ -351,6 +364,8 @@ class Pruner:
             self._continue(begun)
         elif self.plan.renews(0):
             self._renew()
+        if self._gathered is not None:
+            self._gathered.watch(self.model)
         self._prepare()
 
     @property
@@ -426,7 +441,11 @@ class Pruner:
         kept = {mine.name: mine.mask.mask for mine in self._carried()}
         inside = {} if self._inside is None else dict(self._inside)
         standing = Standing(self.steps, self.budget, kept, inside)
-        return standing.to_dict(self.plan.to_dict(self.options))
+        state = standing.to_dict(self.plan.to_dict(self.options))
+        if self._gathered is not None:
+            gathered = self._gathered.values.items()
+            state["gradients"] = {name: value.cpu().clone() for name, value in gathered}
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from the state of a pruner with the same settings.
@@ -437,6 +456,7 @@ class Pruner:
             TrellisError: The state is damaged, or is that of a pruner with other settings.
         """
         self._continue(self._read(state))
+        self._restore(state)
         self._prepare()
 
     def share_masks(self, average: nn.Module) -> None:
@@ -489,6 +509,11 @@ class Pruner:
         # Everything but the model is immutable or, like the group, cannot be copied.
         copied.__dict__.update(self.__dict__)
         copied.net = replace(self.net, model=deepcopy(self.model, memo), cache={})
+        if self._gathered is not None:
+            mine = self._gathered
+            copied._gathered = Gathered(mine.kind, mine.names, mine.decay)
+            copied._gathered.values = {n: v.clone() for n, v in mine.values.items()}
+            copied._gathered.watch(copied.model)
         copied._prepare()
         return copied
 
@@ -516,6 +541,12 @@ class Pruner:
         if self._guarded:
             self._inside = found.inside
         self.steps, self.budget = found.steps, found.budget
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        """Take over gathered gradients from a state."""
+        if self._gathered is not None:
+            found = state.get("gradients", {})
+            self._gathered.values = {name: value.clone() for name, value in found.items()}
 
     def _carried(self) -> list[Carried]:
         return carried(self.model, self._names)
@@ -593,7 +624,18 @@ class Pruner:
         return Renewal(self.steps, self.plan.sparsity(self.steps), budget, shards.kept, regrown)
 
     def _chooser(self, now: Current) -> Chooser:
-        return Chooser(self._net(now), now, self.options, self.plan.target, self.plan.share)
+        options = self.options
+        if self._gathered is not None:
+            # Before anything is trained, magnitudes tell whether the target can be reached.
+            begun = bool(self.steps or self._gathered.values)
+            worth = self._saliency(now) if begun else "magnitude"
+            options = replace(options, saliency=worth)
+        return Chooser(self._net(now), now, options, self.plan.target, self.plan.share)
+
+    def _saliency(self, now: Current) -> Mapping[str, Tensor]:
+        assert self._gathered is not None
+        found = self._gathered.saliency({name: now.weights[name] for name in self._names})
+        return summed(found, found, self.group)
 
     def _chosen(
         self, now: Current, before: Kept, budget: int, gradients: Mapping[str, Tensor],
