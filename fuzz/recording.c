@@ -5,6 +5,7 @@
 
 #include "chunk.h"
 #include "cosine.h"
+#include "follow.h"
 #include "size.h"
 #include "turn.h"
 #include "finite.h"
@@ -54,6 +55,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t length) {
         if (columns < 0) break;
     }
     if (trellis_chunk(recording, frames, JOINTS, CHUNKS, input) == 0) {
+        if (length & 1) trellis_follow(input, JOINTS, CHUNKS, roots, 1);
         trellis_normalise(input, JOINTS, CHUNKS, roots, 1, 0.5f);
         for (int i = 0; i < JOINTS * CHUNKS * 3; i++)
             if (!(fabsf(input[i]) <= 1e10f)) abort();

@@ -79,6 +79,8 @@ class RunRecipe(TypedDict):
     prune_rate: NotRequired[float]
     prune_every: NotRequired[Epochs]
     tune_smoothing: NotRequired[float | None]
+    first_weights: NotRequired[Text]
+    origin: NotRequired[Text]
 
 
 class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -215,6 +217,7 @@ class InputNormalization(TypedDict):
     body: NotRequired[list[Index] | None]
     bones: NotRequired[list[tuple[Index, Index]]]
     length: NotRequired[Positive]
+    origin: NotRequired[Text]
 
 
 class StepRecipe(TypedDict, total=False):

@@ -71,6 +71,29 @@ def test_json_and_every_option(run: Run) -> None:
     assert ran.json["bones"] == "limit"
 
 
+@pytest.mark.parametrize(
+    ("words", "origin"),
+    [
+        ("--recipe paper", "frame"),
+        ("--recipe paper --origin recording", "recording"),
+        ("--origin frame", "frame"),
+        ("", "recording"),
+    ],
+)
+def test_a_saved_model_has_its_origin(run: Run, tmp_path: Path, words: str, origin: str) -> None:
+    ran = run(*TRAIN, *words.split(), "--epochs", "2", "--device", "cpu", "--json")
+    assert ran.status == 0, ran.err
+    model = Recognizer.load("m")
+    assert model.normalization.origin == origin and "origin" not in ran.json["recipe"]
+    stored = json.loads((tmp_path / "m/model.json").read_text())
+    text = json.dumps(stored["notes"]["recogniser"]["normalisation"])
+    assert ("origin" in text) == (origin == "frame")
+    assert ran.json["recipe"].get("first_weights") == ("fan-in" if "paper" in words else None)
+    tuned = run("tune", "m", "--data", SOURCE, "--epochs", "1", "--recipe", "default",
+                "--out", "t", "--device", "cpu")  # fmt: skip
+    assert tuned.status == 0 and Recognizer.load("t").normalization == model.normalization
+
+
 def test_a_finished_model_is_not_overwritten_unasked(
     run: Run, fails: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -114,6 +114,23 @@ def test_equal(
 
 
 @pytest.mark.parametrize("form", ["c", "wasm", "firmware", "runtime"])
+@pytest.mark.parametrize(("basis", "sized"), [("chunks", False), ("cosines", True)])
+def test_frames_relative_to_their_own_roots(
+    form: str, basis: str, sized: bool, tmp_path: Path
+) -> None:
+    bones = ARM.bones if sized else ()
+    torch.manual_seed(0)
+    one = recogniser(12, basis, None, bones, "frame")
+    walk = np.float32(0.3) * np.arange(70, dtype=np.float32)[:, None, None]
+    given = [recording(frames) + 10 + walk[:frames] for frames in LENGTHS]
+    wanted = np.stack([outputs(one, frames) for frames in given])
+    still = np.stack([outputs(one, frames - walk[: len(frames)]) for frames in given])
+    np.testing.assert_allclose(still, wanted, atol=1e-4 * np.abs(wanted).max())
+    found = FORMS[form](one, given, tmp_path)
+    assert np.abs(found - wanted).max() <= 3e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("form", ["c", "wasm", "firmware", "runtime"])
 def test_two_thousand_waves(form: str, tmp_path: Path) -> None:
     """The transform works on the stack: 24 KB of it, more than WebAssembly is given otherwise."""
     one = recogniser(2000, "cosines")

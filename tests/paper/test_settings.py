@@ -14,7 +14,10 @@ from tests.paper.waves import small, waves
 from trellis.cli import reproduce as command
 from trellis.errors import TrellisError
 from trellis.paper import Data, Folder, Settings
-from trellis.paper.settings import describe, is_benchmark
+from trellis.paper.plan import architecture_of
+from trellis.paper.settings import Recordings, describe, is_benchmark
+from trellis.skeleton import GCN
+from trellis.training import recipe_named
 
 
 @pytest.mark.parametrize(
@@ -67,6 +70,9 @@ def test_a_setting_that_is_missing_or_new_is_named() -> None:
         small("table1", data="csv:my recordings; rm -rf x", protocol="it's"),
         small("table3", shared=True, skip_bad=True, device="cuda", precision="bf16", blocks=2),
         Settings("table2", "hands45"),
+        small("table1", recipe=recipe_named("paper")),
+        small("table1", recipe=recipe_named("paper", origin="recording")),
+        small("table1", recipe=recipe_named("default", origin="frame")),
     ],
     ids=lambda s: s.table,
 )
@@ -87,6 +93,28 @@ def test_the_command_asks_for_the_same_again(
     with pytest.raises(TrellisError, match="enough"):
         tyro.cli(command.reproduce, args=words[2:], config=(tyro.conf.FlagCreatePairsOff,))
     assert asked == [settings]
+
+
+def test_a_run_of_an_earlier_release_has_its_first_weights_and_origin() -> None:
+    given = small(recipe=recipe_named("paper")).to_dict()
+    del given["recipe"]["first_weights"], given["recipe"]["origin"]
+    old = Settings.from_dict(given)
+    assert (old.recipe.first_weights, old.recipe.origin) == ("usual", "recording")
+    assert small().to_dict()["recipe"].keys().isdisjoint({"first_weights", "origin"})
+
+
+@pytest.mark.parametrize("recipe", ["paper", "default"])
+def test_a_recipe_decides_first_weights_and_origin(recipe: str) -> None:
+    data = waves()
+    settings = small(recipe=recipe_named(recipe))
+    split = Recordings(data, 4, settings.recipe.origin).fold(0, torch.device("cpu"))
+    roots = split.train_x[:, list(data.layout.roots)]
+    assert (roots.abs().max() < 1e-5) == (recipe == "paper")
+    made = architecture_of(settings, describe(data)).build(0).state_dict()
+    torch.manual_seed(0)
+    fan_in = GCN(5, 12, 3, heads=2, filters=4, first_weights="fan-in")
+    same = all(torch.equal(made[n], w) for n, w in fan_in.state_dict().items())
+    assert same == (recipe == "paper")
 
 
 def test_other_settings_other_folder() -> None:

@@ -109,6 +109,37 @@ def test_what_was_done_is_said(recipe: str) -> None:
         assert words in notes
 
 
+@pytest.mark.parametrize("origin", ["frame", "recording"])
+@pytest.mark.parametrize("recipe", ["paper", "default"])
+def test_open_choices_are_stated(recipe: str, origin: str) -> None:
+    from trellis.training import recipe_named
+
+    settings = full("table1", recipe=recipe_named(recipe, origin=origin))
+    notes = " ".join(report_of(filled(settings, BENCHMARK)).notes)
+    assert ("relative to its own root" in notes) == (origin == "frame")
+    assert ("mean position of the root joints over" in notes) == (origin == "recording")
+    assert ("every tensor normal / sqrt(fan-in)" in notes) == (recipe == "paper")
+    assert ("first rate (0.01 here)" in notes) == (recipe == "paper")
+
+
+@pytest.mark.parametrize("table", ["table1", "table2", "table3"])
+def test_the_fifth_fold_of_sbu_stands_beside_the_mean(table: str) -> None:
+    names = tuple(f"fold {i}" for i in range(1, 6))
+    data = replace(describe(waves()), folds=names, train=(600,) * 5, test=(575,) * 5)
+    settings = replace(full(table), data="sbu:x")
+    folder = filled(settings, data)
+    for record in folder.records.values():
+        record["correct"] = 230 if record["fold"] == 4 else 460
+    report = report_of(folder)
+    found = columns(report)
+    row = -1 if table == "table1" else 0
+    assert found["fold 5: top-1 (%)"][row] == "40.00 ± 0.00"
+    assert found["top-1 (%)"][row] == "72.00 ± 0.00"
+    assert any(note.startswith("fold 5 alone") for note in report.notes)
+    other = report_of(filled(replace(settings, data="mine:x"), data))
+    assert "fold 5: top-1 (%)" not in columns(other)
+
+
 def test_one_epoch_is_not_several() -> None:
     from trellis.training import recipe_named
 

@@ -74,6 +74,19 @@ def test_it_names_the_size_where_it_is_not_the_commands_own(tmp_path: Path, size
         assert words[size] in dict(page["facts"])["What it sees"]
 
 
+@pytest.mark.parametrize("origin", ["recording", "frame"])
+@pytest.mark.parametrize("recipe", ["paper", "default"])
+def test_it_names_the_origin_where_it_is_not_the_recipes_own(
+    tmp_path: Path, origin: str, recipe: str
+) -> None:
+    step = {"step": "train", "recipe": {"name": recipe}}
+    page = told(tmp_path, step, body=False, origin=origin)
+    usual = "frame" if recipe == "paper" else "recording"
+    assert option(page["command"], "--origin") == (None if origin == usual else origin)
+    seen = dict(page["facts"])["What it sees"]
+    assert ("relative to its own roots" in seen) == (origin == "frame")
+
+
 @pytest.mark.parametrize(
     "odd", [{"mirror": ["x"]}, {"mirror": "x", "course": {"augmentation": None}}, {"mirror": 3}]
 )

@@ -136,3 +136,35 @@ def test_attention_starts_at_the_adjacency() -> None:
 def test_nonsense_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(TrellisError, match=message):
         GCN(**({"nodes": NODES, "channels": CHANNELS, "classes": CLASSES, "heads": 3} | options))
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_first_weights_by_fan_in(blocks: int) -> None:
+    """Every tensor is normal with the deviation 1 / sqrt(fan-in)."""
+    torch.manual_seed(0)
+    model = GCN(20, 60, 30, heads=8, filters=40, blocks=blocks, first_weights="fan-in", bias=True)
+    fans = {"attention": 20, "convolution": 60, "dense.weight": 20 * 8 * 40}
+    for name, weight in model.named_parameters():
+        if name.endswith("bias"):
+            assert not weight.any()
+            continue
+        fan = fans[name if name in fans else name.rpartition(".")[2]]
+        fan = 8 * 40 if name == "blocks.1.convolution" else fan
+        z = weight.detach().double() * fan**0.5
+        assert z.mean().abs() < 0.05 and abs(z.std() - 1) < 0.05
+        assert abs((z**4).mean() - 3) < 0.4  # of a normal distribution; 1.8 of a uniform one
+    with pytest.raises(TrellisError, match="first_weights='he' is unknown"):
+        GCN(first_weights="he")
+
+
+def test_usual_first_weights_are_those_of_earlier_releases() -> None:
+    """Drawn in this order from one generator, so that a seed means the same network."""
+    torch.manual_seed(3)
+    model = GCN(5, 6, 4, heads=2, filters=3)
+    torch.manual_seed(3)
+    attention = torch.randn(2, 5, 5) / 5
+    convolution = torch.randn(2, 6, 3) * (2 / 6) ** 0.5
+    dense = torch.nn.Linear(5 * 2 * 3, 4, bias=False).weight
+    assert torch.equal(model.get_parameter("blocks.0.attention"), attention)
+    assert torch.equal(model.get_parameter("blocks.0.convolution"), convolution)
+    assert torch.equal(model.dense.weight, dense)

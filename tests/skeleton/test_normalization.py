@@ -244,3 +244,24 @@ def test_a_model_saved_before_sizes_were_told_has_them_as_recorded() -> None:
     for length in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(TrellisError, match="long: give a finite length above 0"):
             Normalization((0,), 2.0, bones=((0, 1),), length=length)
+
+
+@given(seed=st.integers(0, 99))
+def test_the_root_of_every_frame_is_the_origin(seed: int) -> None:
+    x = recordings(seed)
+    fitted = Normalization.fit(x, ARM, origin="frame")
+    y = fitted(x)
+    roots = y.reshape(*y.shape[:2], -1, 3)[:, list(ARM.roots)]
+    np.testing.assert_allclose(roots.mean(axis=1), 0, atol=1e-5)
+    assert y.std() == pytest.approx(1, rel=1e-4)
+    assert Normalization.from_dict(json.loads(json.dumps(fitted.to_dict()))) == fitted
+
+
+def test_origins() -> None:
+    old = {"roots": [0], "scale": 2.0, "body": None}
+    assert Normalization.from_dict(old).origin == "recording"
+    for wrong in ("wrist", 3, None):
+        with pytest.raises(TrellisError, match="origin"):
+            Normalization.from_dict(old | {"origin": wrong})
+    with pytest.raises(TrellisError, match="origin='wrist' is unknown"):
+        Normalization.fit(recordings(0), ARM, origin="wrist")

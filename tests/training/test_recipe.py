@@ -22,6 +22,8 @@ def test_the_two_recipes_are_what_they_say() -> None:
     paper, default = RECIPES["paper"], RECIPES["default"]
     assert (paper.epochs, paper.batch, paper.schedule, paper.momentum) == (2700, None, "speed", 0.9)
     assert (paper.decay, paper.smoothing, paper.noise) == (0, 0, 0)
+    assert (paper.rate, paper.first_weights, paper.origin) == (1e-2, "fan-in", "frame")
+    assert not {"first_weights", "origin"} & default.to_dict().keys()  # files stay as they were
     assert default.schedule == "cosine" and min(default.decay, default.smoothing, default.noise) > 0
     for name, recipe in RECIPES.items():
         assert recipe.name == name
@@ -52,6 +54,8 @@ def test_the_two_recipes_are_what_they_say() -> None:
         ({"rate": True}, "expected a finite number above 0, got rate=True"),
         ({"momentum": 1.5}, "expected momentum below 1, got momentum=1.5"),
         ({"schedule": "step"}, "unknown schedule 'step'; known: speed, cosine"),
+        ({"first_weights": "he"}, "unknown first_weights='he'; known: usual, fan-in"),
+        ({"origin": None}, "unknown origin=None; known: recording, frame"),
     ],
 )
 def test_nonsense_is_refused(changes: dict[str, Any], message: str) -> None:

@@ -335,6 +335,9 @@ def input_in_words(recogniser: Recognizer, folder: str) -> str:
     if recogniser.basis == "cosines":
         each = "x y z of each coefficient of the orthonormal cosine transform (DCT-II) over chunks"
     turned = ""
+    centred = f"centred on {names or 'nothing'}"
+    if recogniser.normalization.origin == "frame":
+        centred = f"every chunk of it centred on {names}"
     if body := recogniser.normalization.body:
         bottom, top, left, right = (joints[joint] for joint in body)
         turned = (
@@ -348,7 +351,7 @@ def input_in_words(recogniser: Recognizer, folder: str) -> str:
         )
     return (
         f"Its input has the shape (batch, {len(joints)}, {3 * chunks}): for each joint, {each}. A "
-        f"recording is averaged over {chunks} chunks, centred on {names or 'nothing'} and divided "
+        f"recording is averaged over {chunks} chunks, {centred} and divided "
         f"by {recogniser.normalization.scale:.6g} first.{turned} In Python, "
         f"trellis.skeleton.Recognizer.load({folder!r}).prepared(recordings) does this. The file's "
         "metadata has the same description, as `recording`."

@@ -44,7 +44,7 @@ from .data_arguments import (
 )
 from .model_arguments import current_folder_first
 from .output import ProgressLog, Screen, console, percent, stdout_to_stderr
-from .train import RecipeName
+from .train import Origin, RecipeName
 
 arg = tyro.conf.arg
 TableName = Annotated[
@@ -124,6 +124,7 @@ def reproduce(
     filters: Filters = 128,
     blocks: Blocks = 1,
     shared: Shared = False,
+    origin: Origin = None,
     stack: StackSize = None,
     workers: Workers = None,
     ray: RayAddress = None,
@@ -152,7 +153,7 @@ def reproduce(
         place = chosen_device(device, precision)
     else:
         runner, place = cluster_of(ray, cell_cpus, cell_gpus, device, precision)
-    changes = {"epochs": epochs, "tune_epochs": tune_epochs}
+    changes = {"epochs": epochs, "tune_epochs": tune_epochs, "origin": origin}
     settings = Settings(
         table=table, data=data, seeds=seeds,
         recipe=recipe_named(recipe, **{k: v for k, v in changes.items() if v is not None}),

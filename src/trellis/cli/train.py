@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -89,6 +90,13 @@ Size = Annotated[
     Literal["recorded", "alike"],
     arg(help="Size of skeletons. recorded: unchanged. alike: rescaled to one mean bone length."),
 ]
+Origin = Annotated[
+    Literal["frame", "recording"] | None,
+    arg(
+        help="Origin of coordinates. frame: the root joints in each frame. recording: their mean "
+        "position over time (default: frame with the recipe paper, else recording)."
+    ),
+]
 
 
 def train(
@@ -116,6 +124,7 @@ def train(
     basis: Basis = "chunks",
     frame: Frame = "camera",
     size: Size = "recorded",
+    origin: Origin = None,
     augment: Augment = False,
     teacher: TeacherFolder = None,
     teacher_weight: TeacherWeight = None,
@@ -135,6 +144,8 @@ def train(
     `trellis evaluate hands --data hands45`, or `trellis prune hands --sparsity 0.99 --out small`.
     """
     settings = changed_recipe(recipe, epochs, tune=False)
+    if origin is not None:
+        settings = dataclasses.replace(settings, origin=origin)
     place = chosen_device(device, precision)
     check_seed(seed)
     teaching, told = taught(teacher, teacher_weight, temperature)
@@ -145,12 +156,13 @@ def train(
     options: dict[str, Any] = {
         "heads": heads, "filters": filters, "blocks": blocks, "shared": shared,
         "combine": combine, "bias": bias, "activation": activation,
+        "first_weights": settings.first_weights,
     }  # fmt: skip
     if bones != "free":
         options |= {"adjacency": data.layout.adjacency(), "edges": bones}
     fresh = skeleton.Recognizer.fresh(
         data, chosen, chunks=chunks, kinds=channels, basis=basis, frame=frame, size=size,
-        seed=seed, **options,
+        origin=settings.origin, seed=seed, **options,
     )  # fmt: skip
     checkpoint = out / CHECKPOINT
     with held_folder(out, overwrite=overwrite, resumes=True):
@@ -174,7 +186,8 @@ RecipeName = Annotated[
     Literal["default", "paper", "quick"],
     arg(
         help="Training recipe. default: cosine schedule, weight decay, label smoothing, input "
-        "noise. paper: plain Adam with the paper's learning-rate rule, 2700 epochs. quick: small "
+        "noise. paper: plain Adam with the paper's learning-rate rule, 2700 epochs, every frame "
+        "relative to its root joints, first weights normal / sqrt(fan-in). quick: small "
         "batches and few epochs, for a first look on a CPU."
     ),
 ]

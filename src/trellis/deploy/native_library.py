@@ -188,9 +188,9 @@ def _absolute(folders: str) -> str:
 
 SOURCES = ("native.c", "reader.c", "plan.c", "single.c", "lanes.c")
 HEADERS = (
-    "activation.h", "bits.h", "chunk.h", "cosine.h", "fours.h", "half.h", "kernel.h", "lanes.h",
-    "loop_reader.h", "loops.h", "native.h", "plan.h", "reader.h", "real.h", "size.h", "sums.h",
-    "tables.h", "turn.h", "wide.h",
+    "activation.h", "bits.h", "chunk.h", "cosine.h", "follow.h", "fours.h", "half.h", "kernel.h",
+    "lanes.h", "loop_reader.h", "loops.h", "native.h", "plan.h", "reader.h", "real.h", "size.h",
+    "sums.h", "tables.h", "turn.h", "wide.h",
 )  # fmt: skip
 FLAGS = ("-std=gnu99", "-O3", "-fPIC", "-shared", "-fvisibility=hidden")
 
@@ -217,7 +217,7 @@ def library() -> ctypes.CDLL:
         "trellis_recorded": (
             ctypes.c_int,
             [pointer, size, size, size, pointer, size, ctypes.c_float, *[pointer] * 3, size,
-             ctypes.c_float, pointer, pointer],
+             ctypes.c_float, pointer, pointer, ctypes.c_int],
         ),
     }  # fmt: skip
     for name, (result, arguments) in declared.items():

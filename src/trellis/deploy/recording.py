@@ -14,6 +14,7 @@ from ..errors import TrellisError
 from .stream import Streaming
 
 BASES = ("chunks", "cosines")
+ORIGINS = ("recording", "frame")
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Recording:
     Attributes:
         joints: Names of the joints.
         chunks: Number of equal parts of time over which frames are averaged.
-        roots: Joints whose mean position over time is the origin.
+        roots: Joints whose mean position is the origin.
         scale: Divisor of all coordinates.
         basis: ``"chunks"``: x y z of every chunk. ``"cosines"``: x y z of every coefficient of the
             orthonormal cosine transform (DCT-II) over the chunks.
@@ -36,6 +37,8 @@ class Recording:
             are not rescaled.
         length: Average length of the bones.
         stream: How gestures are found in a stream of frames, or None.
+        origin: ``"recording"``: the mean position of the roots over time. ``"frame"``: their
+            position in each chunk.
 
     >>> Recording(("shoulder", "hand"), chunks=4, roots=(0,), scale=0.5).notes()["chunks"]
     4
@@ -50,18 +53,23 @@ class Recording:
     bones: Sequence[tuple[int, int]] = ()
     length: float = 1.0
     stream: Streaming | None = None
+    origin: str = ORIGINS[0]
 
     def __post_init__(self) -> None:
         if self.basis not in BASES:
             raise TrellisError(
                 f"unknown basis={self.basis!r}; known: {', '.join(map(repr, BASES))}"
             )
+        if self.origin not in ORIGINS:
+            raise TrellisError(
+                f"unknown origin={self.origin!r}; known: {', '.join(map(repr, ORIGINS))}"
+            )
 
     def notes(self) -> dict[str, Any]:
         """Return what a ``.trellis`` file stores.
 
         Without a basis it is chunks; without a body, the camera's frame; without bones, the
-        recorded size.
+        recorded size; without an origin, that of the whole recording.
         """
         sized = {"bones": [list(map(int, bone)) for bone in self.bones],
                  "length": float(self.length)}  # fmt: skip
@@ -70,6 +78,7 @@ class Recording:
             "chunks": int(self.chunks),
             "roots": [int(root) for root in self.roots],
             "scale": float(self.scale),
+            **({} if self.origin == "recording" else {"origin": self.origin}),
             **({} if self.basis == "chunks" else {"basis": self.basis}),
             **({} if self.body is None else {"body": [int(joint) for joint in self.body]}),
             **(sized if self.bones else {}),
@@ -80,6 +89,11 @@ class Recording:
 def waves(recording: Mapping[str, Any]) -> bool:
     """Return whether the network reads cosine coefficients."""
     return bool(recording.get("basis", "chunks") == "cosines")
+
+
+def follows(recording: Mapping[str, Any]) -> bool:
+    """Return whether every frame is placed relative to its own roots."""
+    return bool(recording.get("origin", ORIGINS[0]) == "frame")
 
 
 def work(recording: Mapping[str, Any]) -> int:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..errors import TrellisError
 from .format.read import content, read_meta
 from .native_library import library
-from .recording import bone_length, cosine_table, divisor, waves
+from .recording import bone_length, cosine_table, divisor, follows, waves
 from .stream import Stream, Streaming
 
 # From a recording to the input of a network, by the same C that a device runs.
@@ -45,6 +45,7 @@ def recorded(frames: NDArray[np.float32], recording: Mapping[str, Any]) -> NDArr
         frames.ctypes.data, count, joints, chunks, roots.ctypes.data, len(roots),
         divisor(recording), made.ctypes.data, _place(body), _place(bones),
         0 if bones is None else len(bones), bone_length(recording), _place(table), _place(work),
+        follows(recording),
     )  # fmt: skip
     return made
 

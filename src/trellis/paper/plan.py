@@ -49,6 +49,7 @@ class Architecture:
     filters: int
     blocks: int = 1
     shared: bool = False
+    first_weights: str = "usual"
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -99,6 +100,7 @@ def architecture_of(settings: Settings, data: Data) -> Architecture:
         filters=settings.filters,
         blocks=settings.blocks,
         shared=settings.shared,
+        first_weights=settings.recipe.first_weights,
     )
 
 

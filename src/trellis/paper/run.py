@@ -96,7 +96,7 @@ def reproduce(
         if waiting and runner is not None:
             _spread(folder, plan, waiting, skeletons, runner, watch)
         elif waiting:
-            recordings = Recordings(skeletons, settings.chunks)
+            recordings = Recordings(skeletons, settings.chunks, settings.recipe.origin)
             with pruning(architecture_of(settings, data), workers) as begin:
                 stacks = Stacks(folder, plan, waiting, place, begin, watch)
                 _each(waiting, recordings, stacks, ahead=place.type == "cuda")
@@ -152,7 +152,7 @@ class StackCell:
         import_methods(modules)
         self.settings, self.data = settings, data
         self.plan = plan_of(settings, data)
-        self.recordings = Recordings(skeletons, settings.chunks)
+        self.recordings = Recordings(skeletons, settings.chunks, settings.recipe.origin)
         self.device = torch.device(settings.device)
 
     def __call__(

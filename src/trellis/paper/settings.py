@@ -252,7 +252,7 @@ class Settings:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON can hold them."""
-        return _as_json(dataclasses.asdict(self))
+        return _as_json(dataclasses.asdict(self)) | {"recipe": self.recipe.to_dict()}
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Settings:
@@ -277,7 +277,7 @@ class Settings:
         words += ["--seeds", str(self.seeds), "--device", self.device]
         words += ["--recipe", self.recipe.name]
         named = RECIPES.get(self.recipe.name)
-        for name in ("epochs", "tune_epochs"):
+        for name in ("epochs", "tune_epochs", "origin"):
             value = getattr(self.recipe, name)
             if named is None or value != getattr(named, name):
                 words += [f"--{name.replace('_', '-')}", str(value)]
@@ -373,14 +373,16 @@ class Split:
 class Recordings:
     """All recordings, chunked once; `fold` returns the tensors of a fold."""
 
-    def __init__(self, skeletons: Skeletons, chunks: int) -> None:
-        self.skeletons = skeletons
+    def __init__(self, skeletons: Skeletons, chunks: int, origin: str = "recording") -> None:
+        self.skeletons, self.origin = skeletons, origin
         self.chunked = chunked(skeletons.sequences, chunks)
 
     def fold(self, number: int, device: torch.device) -> Split:
         """Return the tensors of a fold on a device."""
         fold, labels = self.skeletons.folds[number], self.skeletons.labels
-        normalize = Normalization.fit(self.chunked[fold.train], self.skeletons.layout)
+        normalize = Normalization.fit(
+            self.chunked[fold.train], self.skeletons.layout, origin=self.origin
+        )
 
         def tensors(which: Indices) -> tuple[Tensor, Tensor]:
             x = torch.from_numpy(normalize(self.chunked[which]))

@@ -61,6 +61,7 @@ class Summary:
         top1: Top-1 accuracy on the test recordings.
         mean_class: Mean accuracy over classes.
         train: Top-1 accuracy on the training recordings.
+        lone: Top-1 accuracy on the test recordings of the fold shown alone (`lone_fold`).
     """
 
     row: Row
@@ -73,6 +74,7 @@ class Summary:
     top1: Figure | None = None
     mean_class: Figure | None = None
     train: Figure | None = None
+    lone: Figure | None = None
 
     @property
     def severed(self) -> bool:
@@ -80,8 +82,19 @@ class Summary:
         return self.networks > 0 and self.disconnected == self.networks
 
 
-def summary(row: Row, records: Mapping[str, Record], seeds: int, data: Data) -> Summary:
-    """Return the figures of a row over the seeds whose folds are all finished."""
+def lone_fold(settings: Settings, data: Data) -> int | None:
+    """Return the number of the fold that is also shown alone: SBU's fifth."""
+    name = {"sbu": "fold 5"}.get(settings.data.partition(":")[0])
+    return data.folds.index(name) if len(data.folds) > 1 and name in data.folds else None
+
+
+def summary(
+    row: Row, records: Mapping[str, Record], seeds: int, data: Data, lone: int | None = None
+) -> Summary:
+    """Return the figures of a row over the seeds whose folds are all finished.
+
+    With ``lone``, also the top-1 accuracy of that fold alone.
+    """
     mine = [record for record in records.values() if record["row"] == row.key]
     refused = next((record["refused"] for record in mine if "refused" in record), None)
     networks = [record for record in mine if "refused" not in record]
@@ -115,6 +128,11 @@ def summary(row: Row, records: Mapping[str, Record], seeds: int, data: Data) -> 
         top1=over(lambda r: 100 * r["correct"] / r["test"]),
         mean_class=over(lambda r: 100 * r["mean_class"]),
         train=over(lambda r: 100 * r["train_correct"] / r["train"]),
+        lone=None
+        if lone is None
+        else Figure.of(
+            [100 * r["correct"] / r["test"] for s in whole for r in s if r["fold"] == lone]
+        ),
     )
 
 
@@ -262,7 +280,8 @@ def report_of(folder: Folder) -> Report:
     """Return the table of a run, made of the cells finished so far."""
     settings, data = folder.settings, folder.data
     plan = plan_of(settings, data)
-    rows = [summary(row, folder.records, settings.seeds, data) for row in plan.rows]
+    lone = lone_fold(settings, data)
+    rows = [summary(row, folder.records, settings.seeds, data, lone) for row in plan.rows]
     missing = sum(cell.key not in folder.records for cell in plan.cells)
     title, columns, lines, own = {"table1": _table1, "table2": _table2, "table3": _table3}[
         settings.table
@@ -280,6 +299,8 @@ def report_of(folder: Folder) -> Report:
             notes.accuracy(settings, data),
             notes.size(settings, data),
             notes.training(settings),
+            notes.inputs(settings),
+            *([] if lone is None else [notes.lone(settings, data, lone)]),
             *own,
         ),
     )
@@ -295,17 +316,19 @@ def _published(folder: Folder, what: str) -> str:
     )
 
 
-def _accuracies(row: Summary) -> tuple[Value, Value, Value]:
-    if row.severed:
-        return "NA", "NA", "NA"
-    return row.top1, row.mean_class, row.train
+def _accuracies(folder: Folder, row: Summary) -> tuple[Value, ...]:
+    """Return the values of the columns of `_measured`."""
+    alone = () if lone_fold(folder.settings, folder.data) is None else (row.lone,)
+    values = (row.top1, row.mean_class, row.train, *alone)
+    return ("NA",) * len(values) if row.severed else values
 
 
-_MEASURED = (
-    Column("top-1 (%)", figures=True),
-    Column("mean-class (%)", figures=True),
-    Column("training (%)", figures=True),
-)
+def _measured(folder: Folder) -> tuple[Column, ...]:
+    names = ["top-1 (%)", "mean-class (%)", "training (%)"]
+    lone = lone_fold(folder.settings, folder.data)
+    if lone is not None:
+        names.append(f"{folder.data.folds[lone]}: top-1 (%)")
+    return tuple(Column(name, figures=True) for name in names)
 
 
 def _table1(folder: Folder, rows: list[Summary]) -> _Made:
@@ -315,7 +338,7 @@ def _table1(folder: Folder, rows: list[Summary]) -> _Made:
         Column("depth"),
         Column("pose"),
         Column(_published(folder, "accuracy (%)")),
-        *_MEASURED,
+        *_measured(folder),
     )
     lines = [
         Line(
@@ -323,9 +346,7 @@ def _table1(folder: Folder, rows: list[Summary]) -> _Made:
                 known.method,
                 *(YES if seen else NO for seen in (known.color, known.depth, known.pose)),
                 f"{known.accuracy:.2f}",
-                None,
-                None,
-                None,
+                *[None] * len(_measured(folder)),
             ),
             rule=i == 0 and group is not TABLE1[0],
         )
@@ -333,7 +354,7 @@ def _table1(folder: Folder, rows: list[Summary]) -> _Made:
         for i, known in enumerate(group)
     ]
     where = "" if is_benchmark(folder.settings, folder.data) else f", on {folder.settings.data}"
-    ours = (f"Dense GCN, measured here{where}", NO, NO, YES, None, *_accuracies(rows[0]))
+    ours = (f"Dense GCN, measured here{where}", NO, NO, YES, None, *_accuracies(folder, rows[0]))
     lines.append(Line(ours, rule=True, strong=True))
     return "Table 1: the dense GCN among published methods", columns, tuple(lines), []
 
@@ -345,7 +366,7 @@ def _table2(folder: Folder, rows: list[Summary]) -> _Made:
         Column("stochastic"),
         Column("kept", figures=True),
         Column("live (%)", figures=True),
-        *_MEASURED,
+        *_measured(folder),
         Column(_published(folder, "kept")),
         Column(_published(folder, "live (%)")),
         Column(_published(folder, "accuracy (%)")),
@@ -366,7 +387,7 @@ def _table2(folder: Folder, rows: list[Summary]) -> _Made:
             *kind,
             row.kept,
             row.live,
-            *_accuracies(row),
+            *_accuracies(folder, row),
             *_paper(paper),
             observation(row),
         )
@@ -401,7 +422,7 @@ def _table3(folder: Folder, rows: list[Summary]) -> _Made:
         Column("1/α"),
         Column("kept", figures=True),
         Column("live (%)", figures=True),
-        *_MEASURED,
+        *_measured(folder),
         Column(_published(folder, "accuracy (%)")),
         Column("observation", words=True),
     )
@@ -416,7 +437,7 @@ def _table3(folder: Folder, rows: list[Summary]) -> _Made:
         name = "local" if alpha is None else f"{alpha:g}"
         paper = None if known is None else f"{known:.2f}"
         seen = observation(row) if alpha is None or row.disconnected or row.refused else ""
-        values = (name, row.kept, row.live, *_accuracies(row), paper, seen)
+        values = (name, row.kept, row.live, *_accuracies(folder, row), paper, seen)
         lines.append(Line(values, rule=alpha is not None and len(lines) == 1, strong=True))
     title = f"Table 3: the global surrogate at {rate:g} %, by 1/α"
     dense = rows[0].top1

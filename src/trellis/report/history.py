@@ -245,7 +245,9 @@ def commands(
         kind, source = step.get("step"), str(step.get("source"))
         course = str(step.get("recipe", {}).get("name"))
         if kind == "train" and not course.startswith("shrink"):
-            line = ["train", source, *_training(step), *_architecture(architecture)]
+            recipe = RECIPES.get(course)
+            usual = {} if recipe is None else {"origin": recipe.origin}
+            line = ["train", source, *_training(step), *_architecture(architecture, **usual)]
             line += ["--out", last := names.fresh("dense")]
         elif kind == "prune":
             line = ["prune", last, "--keep", str(step.get("budget")), *pruning(step)]
@@ -294,7 +296,7 @@ class _Names:
 _DEFAULTS = {"heads": 16, "filters": 128, "blocks": 1, "shared": False, "combine": "concat",
              "bias": False, "activation": "relu", "bones": "free", "chunks": 32,
              "channels": ("coordinates",), "basis": "chunks", "frame": "camera",
-             "size": "recorded"}  # fmt: skip
+             "size": "recorded", "origin": "recording"}  # fmt: skip
 
 
 def _architecture(given: Mapping[str, Any], **changes: str) -> list[str]:

@@ -221,7 +221,8 @@ def _kind(is_pruned: bool, of_two: bool) -> str:
 def _architecture(model: Recognizer) -> dict[str, Any]:
     """Return the options of the training that describe the network."""
     own = {"chunks": model.chunks, "channels": model.kinds, "basis": model.basis,
-           "frame": model.normalization.frame, "size": model.normalization.size}  # fmt: skip
+           "frame": model.normalization.frame, "size": model.normalization.size,
+           "origin": model.normalization.origin}  # fmt: skip
     form = model.model.described()
     begun = "start" if known(model.history, "bones") == "start" else "free"
     bones = "fixed" if form["fixed"] else "limit" if form["limited"] else begun
@@ -266,7 +267,8 @@ def _facts(
     seen = model.normalization
     found.append(
         ("What it sees", f"{', '.join(model.kinds)} in the basis of {model.basis}{waves}, in the "
-         f"frame of the {seen.frame}, {_SIZES[seen.size]}")
+         f"frame of the {seen.frame}, {_SIZES[seen.size]}"
+         + (", every frame relative to its own roots" if seen.origin == "frame" else ""))
     )  # fmt: skip
     if "course" in (history[-1] if history else {}):
         found.append(("Taught by", taught_by(history[-1])))

@@ -11,6 +11,8 @@ from ..errors import TrellisError
 from ..limits import check_count
 
 SCHEDULES = ("speed", "cosine")
+FIRST_WEIGHTS = ("usual", "fan-in")
+ORIGINS = ("recording", "frame")  # of skeletons; `Normalization` has the same list
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Recipe:
         prune_rate: Learning rate of gradual pruning, which is constant.
         prune_every: Epochs between two mask updates.
         tune_smoothing: Label smoothing of fine-tuning (default: ``smoothing``).
+        first_weights: How a new `GCN` draws its weights (its argument of this name).
+        origin: The origin of coordinates of a new recognizer (`Normalization`).
 
     Raises:
         TrellisError: A setting is out of range.
@@ -57,6 +61,8 @@ class Recipe:
     prune_rate: float = 3e-3
     prune_every: int = 15
     tune_smoothing: float | None = None
+    first_weights: str = FIRST_WEIGHTS[0]
+    origin: str = ORIGINS[0]
 
     def __post_init__(self) -> None:
         for name in ("epochs", "prune_epochs", "prune_every", "tune_epochs", "batch"):
@@ -80,10 +86,23 @@ class Recipe:
                 raise TrellisError(f"expected {name} below 1, got {name}={getattr(self, name)!r}")
         if self.schedule not in SCHEDULES:
             raise TrellisError(f"unknown schedule {self.schedule!r}; known: {', '.join(SCHEDULES)}")
+        for name, known in (("first_weights", FIRST_WEIGHTS), ("origin", ORIGINS)):
+            if getattr(self, name) not in known:
+                raise TrellisError(
+                    f"unknown {name}={getattr(self, name)!r}; known: {', '.join(known)}"
+                )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings as JSON can hold them."""
-        return dataclasses.asdict(self)
+        """Return the settings as JSON can hold them.
+
+        Usual first weights and origins are left out, so that files of earlier releases compare
+        equal.
+        """
+        found = dataclasses.asdict(self)
+        for name, known in (("first_weights", FIRST_WEIGHTS), ("origin", ORIGINS)):
+            if found[name] == known[0]:
+                del found[name]
+        return found
 
 
 RECIPES = {
@@ -91,10 +110,12 @@ RECIPES = {
         "paper",
         epochs=2700,
         tune_epochs=2700,
-        rate=1e-3,
+        rate=1e-2,
         tune_rate=1e-3,
         schedule="speed",
         batch=None,
+        first_weights="fan-in",
+        origin="frame",
     ),
     "default": Recipe(
         "default",

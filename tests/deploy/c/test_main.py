@@ -24,18 +24,20 @@ def recogniser(
     basis: str = "chunks",
     body: tuple[int, ...] | None = None,
     bones: tuple[tuple[int, int], ...] = (),
+    origin: str = "recording",
 ) -> Recognizer:
     gcn = GCN(nodes=3, channels=chunks * 3, classes=3, heads=4, filters=6)
     trellis.prune(gcn, torch.zeros(1, 3, chunks * 3), sparsity=0.6)
-    normalisation = Normalization(ARM.roots, 0.37, body, bones, 2.5)
+    normalisation = Normalization(ARM.roots, 0.37, body, bones, 2.5, origin)
     return Recognizer(gcn, chunks, normalisation, CLASSES, ARM, basis=basis)
 
 
 def described(one: Recognizer) -> dict[str, Any]:
     how = one.normalization
     made = Recording(
-        ARM.joints, one.chunks, how.roots, how.scale, one.basis, how.body, how.bones, how.length
-    )
+        ARM.joints, one.chunks, how.roots, how.scale, one.basis, how.body, how.bones, how.length,
+        origin=how.origin,
+    )  # fmt: skip
     return {"classes": one.classes, "recording": made}
 
 

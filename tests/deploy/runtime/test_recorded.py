@@ -78,6 +78,32 @@ def test_chunks(chunks: int, frames: int, far: float) -> None:
 
 
 @settings(max_examples=60, deadline=None)
+@given(st.integers(1, 70), st.integers(1, 300), st.sampled_from([0.0, 10.0, 1e3]))
+def test_frames_relative_to_their_own_roots(chunks: int, frames: int, far: float) -> None:
+    """By definition: first every frame loses the mean of its roots, then frames are averaged."""
+    x = moving(frames, far)
+    own = x.astype(np.float64) - x[:, list(ROOTS)].mean(axis=1, keepdims=True, dtype=np.float64)
+    right = chunked([own.astype(np.float32)], chunks)[0] / np.float32(SCALE)
+    python = Normalization(ROOTS, SCALE, origin="frame")(chunked([x], chunks))[0]
+    notes = Recording(JOINTS, chunks, ROOTS, SCALE, origin="frame").notes()
+    bound = 3 * rounding(x) + 1e-6 * np.abs(right).max()
+    assert np.abs(python - right).max() <= bound
+    assert np.abs(recorded(x, notes) - right).max() <= bound
+
+
+def test_unknown_origins_are_refused() -> None:
+    notes = Recording(JOINTS, 4, ROOTS, SCALE, origin="frame").notes()
+    meta = {"values": "fp32", "inputs": [[4, 12]], "outputs": [[3]], "recording": notes}
+    assert checked_meta(meta)["recording"]["origin"] == "frame"
+    assert "origin" not in Recording(JOINTS, 4, ROOTS, SCALE).notes()  # as files were before
+    with pytest.raises(TrellisError, match="unknown origin='wrist'"):
+        Recording(JOINTS, 4, ROOTS, SCALE, origin="wrist")
+    for wrong in ("wrist", None, 1):
+        with pytest.raises(TrellisError, match="'recording'"):
+            checked_meta(meta | {"recording": notes | {"origin": wrong}})
+
+
+@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 140), st.integers(1, 300))
 @example(138, 141)
 @example(130, 107)

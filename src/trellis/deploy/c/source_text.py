@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..recording import bone_length, cosine_table, divisor, waves
+from ..recording import bone_length, cosine_table, divisor, follows, waves
 from ..tables.activation import Activation
 from ..tables.form import KINDS, Step, Tables
 from ..tables.loop import LOOPS, Loop
@@ -363,7 +363,13 @@ def _names(name: str, size: str, words: list[str]) -> str:
 def _recording(recording: dict[str, Any]) -> str:
     roots = ", ".join(str(root) for root in recording["roots"]) or "0"
     parts = [_names("trellis_joints", "TRELLIS_JOINTS", recording["joints"]), packaged("chunk.h")]
-    transform = work = turn = size = ""
+    transform = work = turn = size = follow = ""
+    if follows(recording):
+        parts.append(packaged("follow.h"))
+        follow = (
+            "    trellis_follow(input, TRELLIS_JOINTS, TRELLIS_CHUNKS, table_roots, "
+            f"{len(recording['roots'])});\n"
+        )
     if body := recording.get("body"):
         joints = ", ".join(map(str, body))
         parts += [packaged("turn.h"), f"static const unsigned table_body[4] = {{{joints}}};\n"]
@@ -388,7 +394,7 @@ static const unsigned table_roots[{max(len(recording["roots"]), 1)}] = {{{roots}
 int trellis_input(const float *recording, size_t frames, float *input) {{
 {work}    if (!recording || !input) return -1;
     if (trellis_chunk(recording, frames, TRELLIS_JOINTS, TRELLIS_CHUNKS, input) != 0) return -1;
-    trellis_normalise(
+{follow}    trellis_normalise(
         input, TRELLIS_JOINTS, TRELLIS_CHUNKS, table_roots, {len(recording["roots"])},
         {number(divisor(recording))});
 {turn}{size}{transform}    return 0;
@@ -399,6 +405,8 @@ int trellis_input(const float *recording, size_t frames, float *input) {{
 
 def _made(recording: dict[str, Any]) -> str:
     made = "averaged over TRELLIS_CHUNKS chunks, centred and scaled"
+    if follows(recording):
+        made = "averaged over TRELLIS_CHUNKS chunks, each centred on its roots, and scaled"
     if recording.get("body"):
         made += ",\n * turned into the body's frame"
     if recording.get("bones"):

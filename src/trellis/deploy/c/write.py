@@ -15,7 +15,7 @@ from ...files import check_writable, replacing
 from ..exporters import register_exporter
 from ..format.write import to_bytes
 from ..prepare import made, prepared
-from ..recording import Recording, cosine_table, waves, work
+from ..recording import Recording, cosine_table, follows, waves, work
 from ..tables.form import Tables
 from ..tables.loop import Loop
 from .source_text import arithmetic, gaps, header, program, ram, scratch, source
@@ -122,6 +122,9 @@ def _recorded(recording: dict[str, Any]) -> list[str]:
         "lose by rounding: compile without `-ffast-math` (and Intel's compiler with",
         "`-fp-model=precise`), which would take that for zero.",
     ]
+    if follows(recording):
+        roots = ", ".join(_joint(recording["joints"][joint]) for joint in recording["roots"])
+        lines.append(f"Every chunk is centred by itself, on the mean position of {roots}.")
     if body := recording.get("body"):
         bottom, top, left, right = (_joint(recording["joints"][joint]) for joint in body)
         lines += [

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import TrellisError
-from ..recording import BASES
+from ..recording import BASES, ORIGINS
 from ..stream import Streaming
 from ..tables.form import VALUES
 
@@ -106,6 +106,7 @@ def _check_recording(recording: Any, inputs: list[list[int]]) -> None:
         and all(_whole(root, 0, len(recording["joints"]) - 1) for root in recording["roots"])
         and _above_zero(recording.get("scale"))
         and recording.get("basis", BASES[0]) in BASES
+        and recording.get("origin", ORIGINS[0]) in ORIGINS
         and _body(recording.get("body"), len(recording["joints"]))
         and _bones(recording.get("bones"), len(recording["joints"]))
         and _above_zero(recording.get("length", 1.0 if "bones" not in recording else None))

@@ -14,6 +14,7 @@ from .layouts import Layout
 
 FRAMES = ("camera", "body")
 SIZES = ("recorded", "alike")
+ORIGINS = ("recording", "frame")
 # An axis shorter than this share of the body's height or span has no reliable direction. Devices
 # compute in float32 (turn.h has the same rule), whose error is a hundredth of it.
 _NOWHERE = 1e-4
@@ -27,7 +28,7 @@ class Normalization:
     """Normalization of recordings; it is stored with a model.
 
     Args:
-        roots: Joints whose mean position, over time, becomes the origin.
+        roots: Joints whose mean position becomes the origin.
         scale: Divisor of all coordinates: their standard deviation in the training recordings.
         body: Four joints (bottom, top, left, right). If given, each recording is rotated so that
             its average body stands upright (y) and faces the same way (x from left to right). The
@@ -35,6 +36,9 @@ class Normalization:
         bones: Pairs of joints. If given, each recording is rescaled so that the mean length of
             these bones is ``length``. Body height and camera distance then do not matter.
         length: The usual mean length of the bones in the training recordings.
+        origin: "recording": the mean position of the roots over time, so that the motion of the
+            whole skeleton is kept. "frame": their position in each chunk, which is the mean of the
+            frames taken relative to their own roots.
 
     Raises:
         TrellisError: An argument is out of range.
@@ -52,6 +56,7 @@ class Normalization:
     body: tuple[int, ...] | None = None
     bones: tuple[tuple[int, int], ...] = ()
     length: float = 1.0
+    origin: str = ORIGINS[0]
 
     def __post_init__(self) -> None:
         if not self.roots:
@@ -67,6 +72,8 @@ class Normalization:
             raise TrellisError(f"bones are {self.bones!r}: give pairs of joints")
         if not (np.isfinite(self.length) and np.float32(self.length) > 0):
             raise TrellisError(f"bones are {self.length!r} long: give a finite length above 0")
+        if self.origin not in ORIGINS:
+            raise TrellisError(f"origin={self.origin!r} is unknown: it is {' or '.join(ORIGINS)}")
 
     @classmethod
     def fit(
@@ -75,6 +82,7 @@ class Normalization:
         layout: Layout,
         frame: str = FRAMES[0],
         size: str = SIZES[0],
+        origin: str = ORIGINS[0],
     ) -> Normalization:
         """Return the normalization fitted to chunked training recordings.
 
@@ -83,6 +91,7 @@ class Normalization:
             layout: The skeleton.
             frame: "camera", or "body" to rotate recordings into the body's frame.
             size: "recorded", or "alike" to rescale all skeletons to one size.
+            origin: "recording", or "frame" to place every frame relative to its own roots.
 
         Raises:
             TrellisError: The layout names no body joints or bones, but they are needed.
@@ -102,7 +111,8 @@ class Normalization:
                 f"the layout {layout.name!r} has no bones to tell a skeleton's size by: take the "
                 "size as recorded, or say in its layout.json (or .npz) which 'parents' joints have"
             )
-        plain = cls(tuple(layout.roots), 1.0, layout.body if frame == "body" else None)
+        body = layout.body if frame == "body" else None
+        plain = cls(tuple(layout.roots), 1.0, body, origin=origin)
         if size == "alike":
             usual = float(np.median(bone_lengths(x, layout.bones)))
             if not usual > 0:
@@ -125,7 +135,7 @@ class Normalization:
 
     def __call__(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return normalized recordings of the same shape, (recordings, joints, chunks * 3)."""
-        found = _centered(x, self.roots)
+        found = _centered(x, self.roots, self.origin)
         if self.body is not None:
             points = found.reshape(*x.shape[:2], -1, 3)
             turns = body_axes(points.mean(axis=2, dtype=np.float64)[:, list(self.body)])
@@ -143,6 +153,8 @@ class Normalization:
         found = {"roots": list(self.roots), "scale": self.scale, "body": body}
         if self.bones:
             found |= {"bones": [list(bone) for bone in self.bones], "length": self.length}
+        if self.origin != ORIGINS[0]:  # files without it are centered as they always were
+            found["origin"] = self.origin
         return found
 
     @classmethod
@@ -158,6 +170,7 @@ class Normalization:
             None if body is None else tuple(body),
             tuple(found.get("bones", ())),
             found.get("length", 1.0),
+            found.get("origin", ORIGINS[0]),
         )
 
 
@@ -204,8 +217,9 @@ def bone_lengths(x: NDArray[np.float32], bones: tuple[tuple[int, int], ...]) -> 
     return found / len(bones)
 
 
-def _centered(x: NDArray[np.float32], roots: tuple[int, ...]) -> NDArray[np.float32]:
+def _centered(x: NDArray[np.float32], roots: tuple[int, ...], origin: str) -> NDArray[np.float32]:
     points = x.reshape(*x.shape[:2], -1, 3)  # recordings, joints, chunks, axes
-    center = points[:, list(roots)].mean(axis=(1, 2), keepdims=True, dtype=np.float64)
+    over = 1 if origin == "frame" else (1, 2)
+    center = points[:, list(roots)].mean(axis=over, keepdims=True, dtype=np.float64)
     centered: NDArray[np.float32] = points - center.astype(np.float32)
     return centered.reshape(x.shape)

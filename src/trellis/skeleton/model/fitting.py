@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -183,13 +182,16 @@ def fit(
     finally:
         if masks is not None:
             masks.apply(model)
-    step = dataclasses.asdict(recipe) | {
+    step = recipe.to_dict() | {
         "epochs": training.epochs,
         "rate": training.first_rate,
         "smoothing": training.smoothing,
     }
     for name in ("tune_epochs", "tune_rate", "tune_smoothing"):
         del step[name]
+    step.pop("origin", None)  # the recognizer's normalization says which
+    if tune:
+        step.pop("first_weights", None)
     return recognizer.after(
         step="tune" if tune else "train",
         source=data.source,

@@ -130,6 +130,9 @@ class GCN(nn.Module):
             entries count as connections that are never live. "start": training may add edges.
             "fixed": attention is a constant, which is neither trained, pruned nor counted.
         activation: "relu" or "abs".
+        first_weights: How the first weights are drawn. "usual": attention normal / nodes,
+            convolution normal · sqrt(2 / channels), dense layer as `torch.nn.Linear`. "fan-in":
+            every tensor normal / sqrt(fan-in); that of the attention is the number of nodes.
 
     Raises:
         TrellisError: An argument is out of range.
@@ -156,6 +159,7 @@ class GCN(nn.Module):
         adjacency: Any = None,
         edges: str = "limit",
         activation: str = "relu",
+        first_weights: str = "usual",
     ) -> None:
         super().__init__()
         sizes = {"nodes": nodes, "channels": channels, "classes": classes, "heads": heads,
@@ -175,6 +179,8 @@ class GCN(nn.Module):
             )
         if edges not in ("limit", "start", "fixed"):
             raise TrellisError(f"edges={edges!r} is unknown: 'limit', 'start' or 'fixed'")
+        if first_weights not in ("usual", "fan-in"):
+            raise TrellisError(f"first_weights={first_weights!r} is unknown: 'usual' or 'fan-in'")
         self.sizes: dict[str, Any] = sizes | {
             "shared": shared, "combine": combine, "bias": bias, "activation": activation,
         }  # fmt: skip
@@ -183,11 +189,15 @@ class GCN(nn.Module):
         self.blocks = nn.Sequential(
             *(
                 Block(nodes, channels if i == 0 else width, heads, filters, shared, combine, bias,
-                      activation, graph, edges)
+                      activation, graph, edges, first_weights)
                 for i in range(blocks)
             )
         )  # fmt: skip
         self.dense = nn.Linear(nodes * width, classes, bias=bias)
+        if first_weights == "fan-in" and not self.dense.weight.is_meta:
+            nn.init.normal_(self.dense.weight, std=1 / math.sqrt(nodes * width))
+            if bias:
+                nn.init.zeros_(self.dense.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits, (batch, nodes, channels) -> (batch, classes)."""
@@ -236,7 +246,7 @@ class Block(nn.Module):
 
     def __init__(
         self, nodes: int, channels: int, heads: int, filters: int, shared: bool, combine: str,
-        bias: bool, activation: str, graph: Tensor | None, edges: str,
+        bias: bool, activation: str, graph: Tensor | None, edges: str, first_weights: str,
     ) -> None:  # fmt: skip
         super().__init__()
         self.combine, self.activation = combine, activation
@@ -248,12 +258,14 @@ class Block(nn.Module):
         if (
             not attention.is_meta
         ):  # on meta, weights come from a file; drawing them would take a second
-            attention = torch.randn(attention.shape) / nodes
+            fan_in = first_weights == "fan-in"
+            attention = torch.randn(attention.shape) / (math.sqrt(nodes) if fan_in else nodes)
         if graph is not None:
             attention = graph * (1 + 0.1 * torch.randn(heads, nodes, nodes))
         self.attention: Tensor = nn.Parameter(attention)
         if not convolution.is_meta:
-            convolution = torch.randn(convolution.shape) * math.sqrt(2 / channels)
+            gain = 1 if first_weights == "fan-in" else 2  # 2 makes up for the ReLU
+            convolution = torch.randn(convolution.shape) * math.sqrt(gain / channels)
         self.convolution = nn.Parameter(convolution)
         width = heads * filters if combine == "concat" else filters
         self.bias = nn.Parameter(torch.zeros(width)) if bias else None

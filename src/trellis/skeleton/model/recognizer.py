@@ -117,6 +117,7 @@ class Recognizer:
         basis: str = BASES[0],
         frame: str = "camera",
         size: str = "recorded",
+        origin: str = "recording",
         seed: int = 0,
         **options: Any,
     ) -> Recognizer:
@@ -130,6 +131,7 @@ class Recognizer:
             basis: "chunks" or "cosines".
             frame: "camera", or "body" to rotate recordings into the body's frame.
             size: "recorded", or "alike" to rescale all skeletons to one size.
+            origin: "recording", or "frame" to place every frame relative to its own root joints.
             seed: The seed of the weights.
             **options: Options of `GCN`, such as ``heads``, ``filters`` and ``blocks``.
 
@@ -142,7 +144,7 @@ class Recognizer:
                 "together; name a layout with bones (docs/skeletons.md), or leave bones out"
             )
         inputs = chunked([data.sequences[i] for i in fold.train], chunks)
-        normalization = Normalization.fit(inputs, data.layout, frame, size)
+        normalization = Normalization.fit(inputs, data.layout, frame, size, origin)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             channels = Channels.of(data.layout, kinds, basis).count(chunks)
@@ -243,6 +245,7 @@ class Recognizer:
         return Recording(
             self.layout.joints, self.chunks, normalization.roots, normalization.scale, self.basis,
             normalization.body, normalization.bones, normalization.length, self.streaming,
+            normalization.origin,
         )  # fmt: skip
 
     def labels(self, data: Skeletons) -> Indices:

@@ -9,6 +9,7 @@
 
 #include "chunk.h"
 #include "cosine.h"
+#include "follow.h"
 #include "size.h"
 #include "turn.h"
 #include "lanes.h"
@@ -113,9 +114,10 @@ void trellis_predict(
 int trellis_recorded(
     const float *recording, size_t frames, size_t joints, size_t chunks, const unsigned *roots,
     size_t count, float scale, float *input, const unsigned *body, const unsigned *bones,
-    size_t bone_count, float length, const float *table, float *work
+    size_t bone_count, float length, const float *table, float *work, int follow
 ) {
     if (trellis_chunk(recording, frames, joints, chunks, input) != 0) return -1;
+    if (follow) trellis_follow(input, joints, chunks, roots, count);
     trellis_normalise(input, joints, chunks, roots, count, scale);
     if (body) trellis_turn(input, joints, chunks, body);
     if (bones) trellis_size(input, joints, chunks, bones, bone_count, length);

@@ -40,11 +40,12 @@ TRELLIS_API void trellis_predict(
     const trellis_model *model, const float *inputs, size_t batch, float *outputs, void *scratch);
 
 /* A recording as an input. See chunk.h; with a body, turn.h; with bones (so many pairs of joints, and
- * their length), size.h; with a table, cosine.h, which needs 3 * chunks numbers of work memory.
+ * their length), size.h; with a table, cosine.h, which needs 3 * chunks numbers of work memory; to
+ * follow the roots, follow.h.
  * Returns 0, or -1 where there is nothing to chunk. */
 TRELLIS_API int trellis_recorded(
     const float *recording, size_t frames, size_t joints, size_t chunks, const unsigned *roots,
     size_t count, float scale, float *input, const unsigned *body, const unsigned *bones,
-    size_t bone_count, float length, const float *table, float *work);
+    size_t bone_count, float length, const float *table, float *work, int follow);
 
 #endif
