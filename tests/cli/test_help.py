@@ -29,10 +29,14 @@ def test_the_fold_of_a_training_is_not_that_of_a_model(told: dict[str, str]) -> 
 
 
 def test_defaults_can_be_read(told: dict[str, str]) -> None:
-    assert "usage: trellis evaluate [-h] [OPTIONS] FOLDER [RECORDING ...]" in told["evaluate"]
+    assert (
+        "usage: trellis evaluate [-h] [OPTIONS] FOLDER|hf:OWNER/NAME [RECORDING ...]"
+        in told["evaluate"]
+    )
     assert "--split test|train|all Part of --data to test on. (default: test)" in (told["evaluate"])
     for text in told.values():
-        assert "(default: )" not in text
+        for empty in ("", "None", "False"):
+            assert f"(default: {empty})" not in text
         assert "(default: True)" not in text  # of an option that begins with --no
     for name in ("train", "tune", "reproduce"):
         assert "2700 epochs" in told[name]

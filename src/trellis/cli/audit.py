@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 import trellis
 
 from ..errors import TrellisError
@@ -15,26 +13,25 @@ from ..files import check_writable
 from ..finite import check_model
 from ..report import write_page
 from ..report.page import audit_report
-from .data_arguments import Inputs, Json, Target, Weights
+from .data_arguments import Inputs, Json, Target, Weights, arg
 from .model_arguments import input_files, opened
 from .output import print_audit, print_json, say, stdout_to_stderr
 
 MasksIn = Annotated[
     Path | None,
-    tyro.conf.arg(
-        metavar="FILE", help="Masks file of Trellis, applied to the model before the audit."
-    ),
+    arg(metavar="FILE", help="Masks file of Trellis, applied to the model before the audit."),
 ]
 FailUnder = Annotated[
     float | None,
-    tyro.conf.arg(
+    arg(
         metavar="FRACTION",
-        help="Smallest allowed live / kept, 0 to 1; below it the exit status is 1.",
+        help="Smallest allowed live / kept, 0 to 1; below it the exit status is 1. Default: no "
+        "check.",
     ),
 ]
 Html = Annotated[
     Path | None,
-    tyro.conf.arg(
+    arg(
         metavar="FILE",
         help="Output file for a page that shows the audit.",
     ),

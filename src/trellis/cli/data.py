@@ -21,7 +21,7 @@ from ..skeleton.data.readers.csv_folder import KINDS
 from ..skeleton.data.readers.reading import EXPLAINED, HALVES
 from ..skeleton.data.readers.recording import csv_text
 from ..skeleton.data.readers.text import shown
-from .data_arguments import Json, Protocol, SkipBad, Source
+from .data_arguments import Json, Protocol, SkipBad, Source, arg
 from .output import console, counted, print_json, say, show, table
 
 # A page that plays a recording: one HTML file that needs no network.
@@ -68,7 +68,6 @@ def _inside_script(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-arg = tyro.conf.arg
 LISTED = 10  # skipped recordings that are listed; --json has all
 
 Index = Annotated[

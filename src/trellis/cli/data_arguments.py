@@ -20,13 +20,27 @@ if TYPE_CHECKING:
 
     from ..skeleton import Recognizer
 
+
+def arg(**options: Any) -> Any:
+    """Describe an argument as ``tyro.conf.arg`` does, but show only defaults that say something.
+
+    "(default: None)" or "(default: False)" tells nobody what happens. The help of such an argument
+    says it in words.
+    """
+
+    def default(label: str) -> str:
+        return "" if label in ("None", "False", "") else f"(default: {label})"
+
+    return tyro.conf.arg(**{"help_behavior_hint": default, **options})
+
+
 # Arguments that commands share, with the help they show.
 
 
 Target = Annotated[
     str,
     tyro.conf.Positional,
-    tyro.conf.arg(
+    arg(
         metavar="MODULE:FACTORY|FOLDER",
         help="Model, as package.module:factory: a torch.nn.Module, or a function or class that "
         "returns one when called without arguments, in the current folder or an installed "
@@ -38,7 +52,7 @@ Target = Annotated[
 Inputs = Annotated[
     tuple[str, ...],
     tyro.conf.UseAppendAction,
-    tyro.conf.arg(
+    arg(
         name="input",
         metavar="[TYPE:]SHAPE[=VALUE]",
         help="Example input, such as 1x3x224x224 or int64:1x128; one for each argument of "
@@ -49,7 +63,7 @@ Inputs = Annotated[
 
 Weights = Annotated[
     Path | None,
-    tyro.conf.arg(
+    arg(
         metavar="FILE",
         help="Safetensors file with the model's state dict (default: the weights that the factory "
         "sets).",
@@ -58,14 +72,12 @@ Weights = Annotated[
 
 Json = Annotated[
     bool,
-    tyro.conf.arg(name="json", help="JSON on stdout, and nothing else."),
+    arg(name="json", help="JSON on stdout, and nothing else."),
 ]
 
 
 # Recordings named on the command line, and which of them to train on and to test on.
 
-
-arg = tyro.conf.arg
 
 _SOURCE = (
     "Recordings. fpha:PATH, sbu:PATH, nw-ucla:PATH, shrec17:PATH, mtm1:PATH: a published set, as "
@@ -163,9 +175,7 @@ def left_out(data: Skeletons) -> list[str]:
 ModelFolder = Annotated[
     Path,
     tyro.conf.Positional,
-    tyro.conf.arg(
-        metavar="FOLDER", help="Model folder that `trellis train`, `prune` or `tune` wrote."
-    ),
+    arg(metavar="FOLDER", help="Model folder that `trellis train`, `prune` or `tune` wrote."),
 ]
 
 
@@ -248,7 +258,7 @@ RayAddress = Annotated[
     ),
 ]
 CellCpus = Annotated[
-    int, arg(metavar="N", help="With --ray: cores of one cell, a piece of the work (default 1).")
+    int, arg(metavar="N", help="With --ray: cores of one cell, a piece of the work.")
 ]
 CellGpus = Annotated[
     float | None,

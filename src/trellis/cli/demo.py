@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-import tyro
 
 import trellis
 
@@ -33,7 +32,7 @@ from ..skeleton.shrink import course_named, options_for
 from ..training import recipe_named
 from ..training.batches import batch_count
 from ..training.checkpoint import versions
-from .data_arguments import chosen_device, knows_bf16
+from .data_arguments import arg, chosen_device, knows_bf16
 from .export import scene_of, source_of_recogniser
 from .output import console, percent, phases_bar, show, table
 from .report import written
@@ -66,8 +65,8 @@ its connections removed, in three ways:
 About three minutes on two cores. You can stop it: the same command continues.
 """
 
-Out = Annotated[Path, tyro.conf.arg(metavar="FOLDER", help="Output folder (default runs/demo).")]
-Overwrite = Annotated[bool, tyro.conf.arg(help="Discard an earlier demo and start again.")]
+Out = Annotated[Path, arg(metavar="FOLDER", help="Output folder.")]
+Overwrite = Annotated[bool, arg(help="Discard an earlier demo and start again.")]
 
 
 @dataclass(frozen=True)

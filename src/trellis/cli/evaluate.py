@@ -17,6 +17,7 @@ from .data_arguments import (
     OwnFold,
     OwnProtocol,
     SkipBad,
+    arg,
     described,
     fold_for,
     left_out,
@@ -24,7 +25,6 @@ from .data_arguments import (
 )
 from .output import console, percent, print_json, say, show, table
 
-arg = tyro.conf.arg
 HubFolder = Annotated[
     Path,
     tyro.conf.Positional,

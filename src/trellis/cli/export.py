@@ -43,6 +43,7 @@ from .data_arguments import (
     SkipBad,
     Target,
     Weights,
+    arg,
     check_apart,
     described,
     fold_for,
@@ -56,7 +57,6 @@ _CALIBRATED = 400  # recordings: enough for the means that int8 needs
 _BATCH = 128
 _CLIPS, _FRAMES = 4, 60  # recordings on a page, and the preferred length of each (two seconds)
 
-arg = tyro.conf.arg
 CFolder = Annotated[
     Path,
     arg(
@@ -462,7 +462,7 @@ def _spread(recogniser: Recognizer, data: Skeletons, fold: str | None) -> list[i
 # ``trellis export NAME``: targets that users and installed packages register.
 
 
-OtherOut = Annotated[Path, tyro.conf.arg(metavar="PATH", help="The file or folder to write.")]
+OtherOut = Annotated[Path, arg(metavar="PATH", help="The file or folder to write.")]
 
 
 def registered(name: str) -> Callable[..., int]:

@@ -23,12 +23,11 @@ from ..methods.prune import DEFAULT
 from ..saving.folder import own_files
 from ..saving.weights import read_tensors, write_weights
 from ..schema import Count, read_json
-from .data_arguments import Inputs, Json, Target, Weights
+from .data_arguments import Inputs, Json, Target, Weights, arg
 from .model_arguments import Opened, current_folder_first, input_files, is_folder, opened
 from .output import print_change, print_json, say, stdout_to_stderr
 from .train import Overwrite, check_folder, held_folder
 
-arg = tyro.conf.arg
 Sparsity = Annotated[
     float | None, arg(metavar="FRACTION", help="Fraction of connections to remove, such as 0.99.")
 ]
@@ -41,10 +40,12 @@ Out = Annotated[
         metavar="FILE|FOLDER",
         help="File for the pruned weights: a plain state dict in safetensors, with zeros where "
         "nothing is kept. Tied parameters are stored once. For a model from a folder: a folder, "
-        "with masks.",
+        "with masks. Default: nothing is written.",
     ),
 ]
-MasksOut = Annotated[Path | None, arg(metavar="FILE", help="File for the masks.")]
+MasksOut = Annotated[
+    Path | None, arg(metavar="FILE", help="File for the masks (default: not written).")
+]
 Method = Annotated[str, arg(metavar="NAME|MODULE:CLASS", help="How connections are chosen.")]
 Saliency = Annotated[
     str,

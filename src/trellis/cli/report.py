@@ -19,10 +19,9 @@ from ..report.model import BUILT_IN, Models, from_built_in, model_report, models
 from ..report.run import run_report
 from ..saving.folder import own_files
 from ..skeleton import Skeletons
-from .data_arguments import OwnFold, OwnProtocol, SkipBad, chosen_fold, fold_for, protocol_for
+from .data_arguments import OwnFold, OwnProtocol, SkipBad, arg, chosen_fold, fold_for, protocol_for
 from .output import console
 
-arg = tyro.conf.arg
 Run = Annotated[
     Path,
     tyro.conf.Positional,

@@ -38,6 +38,7 @@ from .data_arguments import (
     Protocol,
     RayAddress,
     SkipBad,
+    arg,
     check_ray,
     chosen_device,
     cluster_of,
@@ -46,7 +47,6 @@ from .model_arguments import current_folder_first
 from .output import ProgressLog, Screen, console, percent, stdout_to_stderr
 from .train import Origin, RecipeName
 
-arg = tyro.conf.arg
 TableName = Annotated[
     Literal["table1", "table2", "table3"],
     tyro.conf.Positional,

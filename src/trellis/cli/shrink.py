@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import tyro
-
 from .. import skeleton, training
 from ..errors import TrellisError
 from ..files import check_writable, locked, remove_drafts, remove_stale_lock, replacing
@@ -31,6 +29,7 @@ from .data_arguments import (
     Protocol,
     RayAddress,
     SkipBad,
+    arg,
     check_apart,
     check_ray,
     chosen_device,
@@ -202,7 +201,6 @@ def held_run(folder: Path) -> Iterator[None]:
                 each.rmdir()
 
 
-arg = tyro.conf.arg
 _COUNTED = 10**18  # connections; more than any memory holds
 Sparsity = Annotated[
     float | None,
@@ -250,9 +248,7 @@ NoMirror = Annotated[
         "skeleton has a mirror image and mirrored recordings keep their class."
     ),
 ]
-Length = Annotated[
-    float, arg(metavar="TIMES", help="Factor on the length of every phase (default 1).")
-]
+Length = Annotated[float, arg(metavar="TIMES", help="Factor on the length of every phase.")]
 
 
 _MODEL = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
@@ -326,6 +322,11 @@ def shrink(
     If a run is killed, the same command continues it and ends with the same model. Then run
     `trellis evaluate small/model wave.csv`, or open small/report.html.
     """
+    if data is None and source is not None and _MODEL.fullmatch(source) and "." in source:
+        raise TrellisError(
+            f"expected recordings, got the model {source!r}; pass the data to train it on as "
+            "--data package.module:loaders"
+        )
     data = _source(source, data)
     settings = _course(course, length, mirror=not no_mirror)
     check_ray(ray, cell_cpus, cell_gpus)

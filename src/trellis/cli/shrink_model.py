@@ -13,12 +13,11 @@ import trellis
 from ..errors import TrellisError
 from ..methods.prune import DEFAULT
 from ..saving.weights import load_weights
-from .data_arguments import Json
+from .data_arguments import Json, arg
 from .model_arguments import call_named, check_format, load_model, load_named
 from .output import console, print_json, show, stdout_to_stderr, table
 from .prune import Ignore, Keep, Sparsity
 
-arg = tyro.conf.arg
 PAGE = "report.html"
 Model = Annotated[
     str,
@@ -61,7 +60,11 @@ def shrink_model(
     at_least: AtLeast = None,
     out: Out = None,
     weights: Annotated[
-        Path | None, arg(metavar="FILE", help="Safetensors file with the weights of the model.")
+        Path | None,
+        arg(
+            metavar="FILE",
+            help="Safetensors file with the weights of the model (default: those that it sets).",
+        ),
     ] = None,
     trained: Annotated[
         Literal["auto", "yes", "no"],
@@ -92,7 +95,7 @@ def shrink_model(
         Literal["fp32", "tf32", "bf16", "fp16"], arg(help="Precision of training.")
     ] = "fp32",
     clip: Annotated[
-        float | None, arg(metavar="NORM", help="Largest norm of the gradient. Default: any.")
+        float | None, arg(metavar="NORM", help="Largest norm of the gradient. Default: no limit.")
     ] = None,
     channels_last: Annotated[bool, arg(help="Store images with channels last.")] = False,
     compile: Annotated[bool, arg(help="Compile the model.")] = False,

@@ -8,8 +8,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import tyro
-
 from .. import skeleton, training
 from ..errors import TrellisError
 from ..files import check_writable, locked, remove_stale_lock
@@ -28,6 +26,7 @@ from .data_arguments import (
     Protocol,
     SkipBad,
     Source,
+    arg,
     check_apart,
     chosen_device,
     chosen_fold,
@@ -38,7 +37,6 @@ from .data_arguments import (
 )
 from .output import console, counted, percent, print_json, show, table, training_bar
 
-arg = tyro.conf.arg
 Heads = Annotated[int, arg(help="Number of attention matrices over the joints.")]
 Filters = Annotated[int, arg(help="Output channels of each head's convolution.")]
 Blocks = Annotated[int, arg(help="Number of blocks of attention and convolution.")]
@@ -370,7 +368,7 @@ def print_result(
     to.print("\n".join(lines), soft_wrap=True)
 
 
-NoiseSeed = Annotated[int, tyro.conf.arg(help="Seed of the input noise.")]
+NoiseSeed = Annotated[int, arg(help="Seed of the input noise.")]
 
 
 def tune(

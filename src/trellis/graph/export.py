@@ -82,8 +82,9 @@ def place(error: BaseException, model: nn.Module) -> str:
         if isinstance(found, nn.Module) and id(found) in names:
             name, kind = names[id(found)], type(found).__name__
             module = f" in module {name!r} ({kind})" if name else f" in the model ({kind})"
-        if _of_a_model(str(frame.f_globals.get("__name__", ""))):
-            code = frame.f_code
+        code = frame.f_code
+        generated = code.co_filename == "<string>"  # by torch, as it traces
+        if not generated and _of_a_model(str(frame.f_globals.get("__name__", ""))):
             line = f', File "{code.co_filename}", line {number}, in {code.co_name}'
     return module + line
 

@@ -149,7 +149,11 @@ def as_inputs(model: nn.Module, example_inputs: Any) -> Inputs:
         _refuse_leaf(leaf)
     inputs = _in_order(model, inputs)
     if not any(isinstance(x, Tensor) for x in leaves(inputs)):
-        raise TrellisError(f"example_inputs: expected a torch.Tensor, got {describe(inputs)}")
+        got = ", ".join(f"{x!r:.60}" for x in leaves(inputs)) or "no inputs"
+        raise TrellisError(
+            f"example_inputs: expected a torch.Tensor, got {got}; pass what forward() takes, such "
+            "as torch.zeros(1, 3, 224, 224)"
+        )
     absent = next((name for name, p in model.named_parameters() if p.is_meta), None)
     if absent is not None:
         raise TrellisError(

@@ -57,7 +57,10 @@ def load_dataset(
     name, colon, path = source.partition(":")
     reader = READERS.get(name)
     if reader is None or bool(colon) != reader.takes_path:
-        raise TrellisError(f"unknown source {source!r}; known: {', '.join(known_sources())}")
+        raise TrellisError(
+            f"unknown source {source!r}; known: {', '.join(known_sources())}; for a reader of your "
+            "own, import its module or install its package"
+        )
     if reader.takes_path and not path:
         raise TrellisError(f"the source {source!r} has no path; write {name}:PATH")
     chosen = reader.protocols[0] if protocol is None else protocol
