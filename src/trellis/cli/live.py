@@ -11,15 +11,15 @@ from typing import Annotated
 import tyro
 
 from ..errors import TrellisError
+from .data_arguments import arg
 from .output import say
 
-arg = tyro.conf.arg
 Folder = Annotated[
     Path,
     tyro.conf.Positional,
     arg(metavar="FOLDER", help="Folder for clips and models; created if needed."),
 ]
-Port = Annotated[int, arg(metavar="N", help="Port (default 0: a free one).")]
+Port = Annotated[int, arg(metavar="N", help="Port. 0: a free one.")]
 NoOpen = Annotated[bool, arg(help="Do not open the page in a browser; print its address only.")]
 SetUp = Annotated[bool, arg(help="Fetch the hand detector with npm, once, and stop.")]
 Length = Annotated[float, arg(metavar="TIMES", help="Factor on the length of training.")]
