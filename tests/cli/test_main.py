@@ -272,7 +272,7 @@ def test_ctrl_c_while_it_imports_is_status_130_and_silent(
     usual = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
     usual += "os.execv(sys.argv[1], sys.argv[1:])"
     python = f'PYTHONPATH="$PWD:$PYTHONPATH" {sys.executable} -c "{usual}" {sys.executable}'
-    ran = shell(f"{started.format(python)} data info nothing:there", tmp_path)
+    ran = shell(f"{started.format(python)} audit nothing:there", tmp_path)
     assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")
 
 
