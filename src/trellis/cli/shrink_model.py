@@ -102,7 +102,10 @@ def shrink_model(
     method: Annotated[
         str, arg(metavar="NAME|MODULE:CLASS", help="How connections are chosen.")
     ] = DEFAULT,
-    saliency: Annotated[str, arg(metavar="NAME", help="Saliency of connections.")] = "magnitude",
+    saliency: Annotated[
+        str | None,
+        arg(metavar="NAME", help="Saliency of connections. Default: taylor, where possible."),
+    ] = None,
     ignore: Ignore = (),
     as_json: Json = False,
 ) -> int:

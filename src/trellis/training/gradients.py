@@ -97,6 +97,25 @@ def _stored(name: str, slot: Slot, kind: str) -> Tensor:
     return slot.sources[0]
 
 
+def can_gather(model: nn.Module, names: Iterable[str]) -> bool:
+    """Return whether all parameters ``names`` are stored and have a gradient now.
+
+    >>> model = nn.Linear(2, 1)
+    >>> can_gather(model, ["weight"])
+    False
+    >>> model(torch.ones(1, 2)).sum().backward()
+    >>> can_gather(model, ["weight"])
+    True
+    """
+    slots = dict(named_slots(model))
+    for name in names:
+        if any(not isinstance(transform, Mask) for transform in slots[name].transforms):
+            return False
+        if slots[name].sources[0].grad is None:
+            return False
+    return True
+
+
 def saliency(
     model: nn.Module,
     batches: Iterable[Any],

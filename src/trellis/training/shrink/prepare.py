@@ -17,7 +17,8 @@ from torch.optim import Optimizer
 
 from ...errors import TrellisError
 from ...files import digest
-from ...graph.trellis import Trellis, trace
+from ...graph.trellis import Trellis, matching, trace
+from ..gradients import can_gather
 from ..pruner import Pruner
 from ..schedule import Schedule, options_of
 from .course import Course
@@ -98,6 +99,12 @@ def prepared(
     if done is None:
         done = _is_trained(task, losses, [task.read(given) for given in probes])
     sparsity, keep, at_least = target
+    if pruning["saliency"] is None:
+        pruning = {**pruning, "saliency": "magnitude"}
+        ignored = matching(net, options_of(pruning_options(pruning)).ignored)
+        wanted = [name for name in net.connections if name not in ignored]
+        if _has_gradients(copied(net), wanted, task, probes[0]):
+            pruning["saliency"] = "taylor"
     options = options_of(pruning_options(pruning))
     goal = None
     trial = copied(net)
@@ -180,6 +187,13 @@ def _probed(model: nn.Module, loader: Iterable[Any], task: Task) -> tuple[list[A
             )
         losses.append(float(result.loss.detach()))
     return probes, losses
+
+
+def _has_gradients(net: Trellis, names: Iterable[str], task: Task, batch: Any) -> bool:
+    """Return whether a batch gives gradients to all of ``names``. The model is changed."""
+    loss = task.result(net.model, task.read(batch)).loss
+    loss.backward()
+    return can_gather(net.model, names)
 
 
 def pruning_options(pruning: Mapping[str, Any]) -> dict[str, Any]:

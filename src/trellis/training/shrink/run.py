@@ -81,7 +81,7 @@ def shrink(
     waypoints: bool = Course.waypoint,
     example_inputs: Any = None,
     method: str | Method = DEFAULT,
-    saliency: Saliency = "magnitude",
+    saliency: Saliency | None = None,
     consistent: bool | None = True,
     cover_outputs: bool = True,
     cover_layers: bool = True,
@@ -143,7 +143,8 @@ def shrink(
             1 %, and those below 0.1 % at 0.1 % as well.
         example_inputs: Inputs to trace the model with (default: those of the first batch).
         method: As for `trellis.prune`.
-        saliency: As for `trellis.prune`.
+        saliency: As for `trellis.Pruner`. Default: "taylor" if every weight gets a gradient, else
+            "magnitude".
         consistent: As for `trellis.Pruner`.
         cover_outputs: As for `trellis.prune`.
         cover_layers: As for `trellis.prune`.
