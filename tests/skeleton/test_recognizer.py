@@ -176,9 +176,9 @@ def test_recordings_that_do_not_fit(frames: Any, message: str) -> None:
 def test_parts_that_do_not_fit_together() -> None:
     good = fresh()
     wrong: list[tuple[str, Any, str]] = [
-        ("chunks", 7, "channels=18 and there are 21 channels in 7 chunks"),
-        ("classes", CLASSES[:2], "classes=3 and there are 2 classes"),
-        ("layout", Layout("one", ("a",), (-1,)), "nodes=4 and there are 1 joints"),
+        ("chunks", 7, "channels=21 for chunks=7, got channels=18"),
+        ("classes", CLASSES[:2], "classes=2, got classes=3"),
+        ("layout", Layout("one", ("a",), (-1,)), "nodes=1, one for each joint, got nodes=4"),
         ("normalization", Normalization((9,), 1.0), r"roots are \(9,\), of 4 joints"),
     ]
     for field, value, message in wrong:

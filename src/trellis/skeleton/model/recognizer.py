@@ -75,13 +75,13 @@ class Recognizer:
         joints = len(self.layout.joints)
         channels = self.channels.count(self.chunks)
         fits = {
-            "nodes": (joints, f"{joints} joints"),
-            "channels": (channels, f"{channels} channels in {self.chunks} chunks"),
-            "classes": (len(self.classes), f"{len(self.classes)} classes"),
+            "nodes": (joints, f"nodes={joints}, one for each joint"),
+            "channels": (channels, f"channels={channels} for chunks={self.chunks}"),
+            "classes": (len(self.classes), f"classes={len(self.classes)}"),
         }
         for name, (size, words) in fits.items():
             if sizes[name] != size:
-                raise TrellisError(f"the network has {name}={sizes[name]} and there are {words}")
+                raise TrellisError(f"expected a network with {words}, got {name}={sizes[name]}")
         for name, chosen in (
             ("roots", self.normalization.roots),
             ("body", self.normalization.body or ()),
