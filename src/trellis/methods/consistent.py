@@ -8,8 +8,8 @@ connections between live units. Third, if none is left, add the shortest complet
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -110,11 +110,9 @@ def _assembled(
             "no output can be reached from any input: the network is disconnected. Is all of a "
             "layer zero (an ignored head that is initialised to zero)? Give it values first"
         )
-    every = Wanted(possible if cover else None)
+    every = Wanted(possible if cover else None, wanted_layers(net, ranking) if layers else ())
     need = Wanted(None)  # what is reserved: only what the best connections miss
     for turn in range(len(ranking.shapes) + 2):
-        if layers and not every.layers and emptied(found.live):
-            every = replace(every, layers=wanted_layers(net, ranking))
         missed = every.outputs if every.misses_outputs(found) else None
         lost = Wanted(missed, every.lost(found.live))
         if not lost:
@@ -518,7 +516,7 @@ def _as(ranking: Ranking, masks: Mapping[str, Tensor]) -> dict[str, Tensor]:
 ATTEMPTS = 6  # pieces of each size
 LEVELS = 6  # sizes
 NODES = 60  # of the search in small networks
-LARGEST = 1 << 22  # uses; larger networks miss a negligible part of the budget
+LARGEST = 1 << 24  # uses; larger networks miss a negligible part of the budget
 SMALL = 1 << 14  # uses; larger networks never run out of single connections
 
 
@@ -560,7 +558,7 @@ def smallest(net: Trellis, ranking: Ranking) -> Masks:
     path = one_path(net, ranking)
     if count(path) or net.uses > LARGEST:
         return path
-    return next(iter(_pieces(net, ranking, path)), path)
+    return next(_pieces(net, ranking, path), path)
 
 
 def _assemble(
@@ -576,7 +574,7 @@ def _assemble(
     if nodes[0] <= 0 or rest < 0:
         return None
     sizes: dict[int, int] = {}
-    pieces = _pieces(net, ranking, kept)
+    pieces = list(_pieces(net, ranking, kept))
     new = [count({n: p[n] & ~kept[n] for n in p}) for p in pieces]
     # A piece that ends the search first, then large ones: small ones are easy to add later.
     for i in sorted(range(len(pieces)), key=lambda i: (new[i] != rest, -new[i])):
@@ -614,8 +612,8 @@ def _one_more(
     return None
 
 
-def _pieces(net: Trellis, ranking: Ranking, kept: Masks) -> list[Masks]:
-    """Return completing pieces, shortest first: the most salient few of each size."""
+def _pieces(net: Trellis, ranking: Ranking, kept: Masks) -> Iterator[Masks]:
+    """Yield completing pieces, shortest first: the most salient few of each size."""
     device = next(iter(kept.values())).device
     witness = Witness(net, thrifty(ranking, kept))
     through = witness.through()
@@ -632,14 +630,12 @@ def _pieces(net: Trellis, ranking: Ranking, kept: Masks) -> list[Masks]:
             top = torch.topk(mine, min(ATTEMPTS, flat.numel()))
             found = [(-float(v), name, int(i)) for v, i in zip(*top, strict=True) if v > 0]
             ranked.setdefault(int(level), []).extend(found)
-    pieces: list[Masks] = []
     for level in sorted(ranked)[:LEVELS]:
         for _, name, place in sorted(ranked[level])[:ATTEMPTS]:
             piece = _piece(net, witness, through, name, place)
             if ranking.allowed is not None:
                 piece = {n: m & ranking.allowed[n].cpu() for n, m in piece.items()}
-            pieces.append({n: m.to(device) for n, m in piece.items()})
-    return pieces
+            yield {n: m.to(device) for n, m in piece.items()}
 
 
 @torch.enable_grad()
