@@ -26,7 +26,7 @@ def _a_tenth() -> Iterator[None]:
     sixteenth."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("trellis.skeleton.shrink.course._PLENTY", 10)
-        patch.setattr("trellis.skeleton.shrink.course._FEW", 16)
+        patch.setattr("trellis.training.shrink.course.WAYPOINTS", (10, 16))
         yield
 
 

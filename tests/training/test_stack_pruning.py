@@ -122,7 +122,7 @@ def test_single_selects_as_the_stack_does() -> None:
     models = [gcn(seed).float() for seed in (0, 1)]
     worth = {name: weight.abs() for name, weight in stack(models).items()}
     kept = {name: torch.ones_like(value, dtype=torch.bool) for name, value in worth.items()}
-    single = SingleSelector(models[0], torch.zeros(1, NODES, CHANNELS))
+    single = SingleSelector(models[0], torch.zeros(1, NODES, CHANNELS), method="viterbi")
     found = single(worth, kept, [17, 60])
     expected = selector(models[0])(worth, kept, [17, 60])
     assert all(torch.equal(found[name], mask) for name, mask in expected.items())

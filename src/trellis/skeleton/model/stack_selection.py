@@ -1,9 +1,9 @@
 """Which connections to keep of a stack of one-block GCNs: path algebra in closed form.
 
-`StackSelector` implements `trellis.training.stack_pruning.Selector`. It gives the same masks as
-`trellis.prune` (tests/skeleton/test_selection.py compares them bit for bit), but treats all
-networks of a stack in a few passes over memory. Gradual pruning calls it a hundred times while a
-stack trains.
+`StackSelector` implements `trellis.training.stack_pruning.Selector`. It treats all networks of a
+stack in a few passes over memory. Gradual pruning calls it a hundred times while a stack trains.
+For `viterbi`, it gives the same masks as `trellis.prune` (tests/skeleton/test_selection.py compares
+them bit for bit). Closed magnitudes can differ: here, the best path to every output is always kept.
 """
 
 from __future__ import annotations
@@ -294,7 +294,12 @@ def by_layer(worth: Parts, budgets: Sequence[int]) -> Parts:
 
 
 # What ranks connections (None: their magnitude). The ranking is closed: everything kept is live.
-PATHS: dict[str, Semiring | None] = {"viterbi": BEST, "synflow": ALL, "magnitude": None}
+PATHS: dict[str, Semiring | None] = {
+    "viterbi": BEST,
+    "synflow": ALL,
+    "closed": None,
+    "magnitude": None,
+}
 BY_LAYER = "magnitude by layer"  # the paper's baseline: kept connections may be dead
 
 
