@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import subprocess
 import sys
 
@@ -39,10 +38,9 @@ def counted(*, keep: bool) -> tuple[int, int]:
 def test_freed_memory_is_used_again() -> None:
     if not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"):
         pytest.skip("the C library is not glibc")
-    size = os.sysconf("SC_PAGE_SIZE")
     kept, pages = counted(keep=True)
-    assert kept and pages * size < 1 << 20
-    assert counted(keep=False)[1] * size > 1 << 20  # as it would be
+    assert kept and pages < 32
+    assert counted(keep=False)[1] >= 32  # as it would be: 64 MiB, even in huge pages of 2 MiB
 
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ def test_json(run: Run) -> None:
     found = ran.json
     assert (found["budget"], found["kept"], found["total"]) == (64, 64, 640)
     assert found["sparsity"] == 0.9
-    assert found["options"]["method"] == "viterbi"
+    assert found["options"]["method"] == "closed"
     assert (found["out"], found["masks"], found["weights"]) == (None, "m.safetensors", None)
     assert (found["before"]["kept"], found["after"]["kept"]) == (640, 64)
     assert found["after"]["live_fraction"] == 1.0
@@ -115,7 +115,7 @@ def test_saliency_and_counts_from_files(run: Run, tmp_path: Path) -> None:
         ("--sparsity 1.0", "sparsity=1.0 is out of range"),
         ("--sparsity nan", "out of range"),
         ("--keep 1", "too small"),
-        ("--sparsity 0.5 --scope erk", "method 'viterbi' has no option 'scope'"),
+        ("--sparsity 0.5 --method viterbi --scope erk", "method 'viterbi' has no option 'scope'"),
         ("--sparsity 0.5 --ignore nothing.*", "'nothing.*' fits no parameter"),
         ("--sparsity 0.5 --saliency gone", "there is no file 'gone'"),
         ("--sparsity 0.5 --scope gone.json", "--scope 'gone.json' cannot be read"),

@@ -34,7 +34,7 @@ def test_prune_audit_tune(run: Run, arms: Path) -> None:
     masks = trellis.prune(dense.model, X, sparsity=0.9)
     assert trellis.masks_of(small.model) == masks == trellis.Masks.load("masks")
     last = small.history[-1]
-    assert (last["step"], last["kept"], last["method"]) == ("prune", masks.kept, "viterbi")
+    assert (last["step"], last["kept"], last["method"]) == ("prune", masks.kept, "closed")
     assert run("audit", "small", "--fail-under", "1", "--json").json["kept"] == masks.kept
 
     ran = run("tune", "small", "--data", "npz:arms.npz", "--out", "tuned", "--epochs", "30")

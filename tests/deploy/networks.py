@@ -18,7 +18,7 @@ from trellis.skeleton import GCN
 Case = tuple[nn.Module, Tensor]
 
 
-def pruned(model: nn.Module, x: Tensor, sparsity: float) -> Case:
+def pruned(model: nn.Module, x: Tensor, sparsity: float, method: str = "closed") -> Case:
     model.eval()
     for module in model.modules():
         if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
@@ -29,7 +29,7 @@ def pruned(model: nn.Module, x: Tensor, sparsity: float) -> Case:
         for name, parameter in model.named_parameters():
             if name.endswith("bias"):
                 parameter.normal_(0.0, 0.3)
-    trellis.prune(model, x, sparsity=sparsity)
+    trellis.prune(model, x, sparsity=sparsity, method=method)
     return model, x
 
 
@@ -47,14 +47,16 @@ def cnn() -> Case:
     return pruned(model, torch.zeros(1, 3, 14, 14), 0.9)
 
 
-def gcn(sparsity: float = 0.9, **options: object) -> Case:
+def gcn(sparsity: float = 0.9, method: str = "closed", **options: object) -> Case:
     sizes = {"nodes": 7, "channels": 12, "classes": 5, "heads": 3, "filters": 8} | options
     model = GCN(**sizes)  # type: ignore[arg-type]
-    return pruned(model, torch.zeros(1, model.sizes["nodes"], model.sizes["channels"]), sparsity)
+    x = torch.zeros(1, model.sizes["nodes"], model.sizes["channels"])
+    return pruned(model, x, sparsity, method)
 
 
 def paper(sparsity: float) -> Case:
-    return gcn(sparsity, nodes=21, channels=96, classes=45, heads=16, filters=128)
+    """The paper's network, pruned by the criterion of `trellis shrink` for skeletons."""
+    return gcn(sparsity, "viterbi", nodes=21, channels=96, classes=45, heads=16, filters=128)
 
 
 def trained() -> Case:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 from pathlib import Path
@@ -105,7 +106,7 @@ def test_the_table_of_recipes_is_what_the_recipes_are() -> None:
     for setting, cells in rows:
         for name, cell in zip(order, cells.split("|"), strict=False):
             told[name][setting] = _value(cell.strip())
-    assert told == {name: RECIPES[name].to_dict() for name in order}
+    assert told == {name: dataclasses.asdict(RECIPES[name]) for name in order}
 
 
 def test_every_method_is_counted() -> None:

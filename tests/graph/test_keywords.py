@@ -174,7 +174,7 @@ WRONG: dict[str, tuple[Any, str]] = {
         "DataLoader; pass the inputs of one batch",
     ),
     "meta": ((X.to("meta"), X), "meta device .* give one on cpu"),
-    "text": (("x", "y"), r"expected a torch.Tensor, got \('x', 'y'\)"),
+    "text": (("x", "y"), r"expected a torch.Tensor, got 'x', 'y'"),
 }
 
 

@@ -70,6 +70,9 @@ def experts(shared: bool) -> nn.Module:
         config = transformers.MixtralConfig(num_local_experts=3, **sizes)
         block = MixtralSparseMoeBlock(config)
     config._experts_implementation = "eager"
+    generator = torch.Generator().manual_seed(0)
+    for parameter in block.parameters():  # made without values
+        nn.init.normal_(parameter, generator=generator)
     return block.double().eval()
 
 

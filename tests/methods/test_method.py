@@ -81,9 +81,9 @@ def test_the_built_in_methods() -> None:
     everything = trellis.methods.available()
     # Examples in docstrings register methods, too.
     found = {n: c for n, c in everything.items() if getattr(trellis.methods, c.__name__, 0) is c}
-    assert set(found) == {"magnitude", "random", "viterbi", "chains", "synflow", "phew"}
+    assert set(found) == {"closed", "magnitude", "random", "viterbi", "chains", "synflow", "phew"}
     consistent = {name for name, cls in found.items() if cls.consistent}
-    assert consistent == {"chains", "viterbi", "phew"}
+    assert consistent == {"closed", "chains", "viterbi", "phew"}
     assert {name for name, cls in found.items() if cls.needs_unmasked} == {"chains", "phew"}
     assert {n for n, c in found.items() if c.sampling == "always"} == {"random", "phew"}
     assert [cls.name for cls in found.values()] == list(found)
@@ -110,7 +110,7 @@ def test_a_name_with_options_and_an_object_are_the_same(name: str, options: dict
 
 def test_every_option_is_described_by_its_class_and_in_the_help_of_prune() -> None:
     told = inspect.getdoc(trellis.prune) or ""
-    for name in ("magnitude", "random", "viterbi", "chains", "synflow", "phew"):
+    for name in ("closed", "magnitude", "random", "viterbi", "chains", "synflow", "phew"):
         cls = trellis.methods.available()[name]
         assert f'"{name}"' in told
         for option in options_of_class(cls):

@@ -37,9 +37,11 @@ def draw_weights(
     wanted = set(names)
     for name, parameter in model.named_parameters():
         fan_in = max(1, parameter[0].numel()) if parameter.ndim > 1 else 1
-        if name in kept and parameter.ndim > 1:  # else a deep path of few connections fades away
+        if name in kept and parameter.ndim > 1:
             rows = int(kept[name].flatten(1).any(1).sum())
-            fan_in = max(1, int(kept[name].sum()) // max(rows, 1))
+            few = max(1, int(kept[name].sum()) // max(rows, 1))
+            if 4 * few < fan_in:  # else a deep path of few connections fades away
+                fan_in = few
         value = generic(parameter.shape, generator, fan_in**-0.5)
         if name in kept:
             value = value * kept[name]

@@ -322,7 +322,8 @@ def shrink(
     If a run is killed, the same command continues it and ends with the same model. Then run
     `trellis evaluate small/model wave.csv`, or open small/report.html.
     """
-    if data is None and source is not None and _MODEL.fullmatch(source) and "." in source:
+    module = (source or "").partition(":")[0]
+    if data is None and source and _MODEL.fullmatch(source) and "." in module:
         raise TrellisError(
             f"expected recordings, got the model {source!r}; pass the data to train it on as "
             "--data package.module:loaders"

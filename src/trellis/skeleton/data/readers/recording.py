@@ -87,7 +87,7 @@ def csv_text(frames: Frames, joints: Sequence[str]) -> str:
     Joints whose names no cell can hold (a line break) are not named; their order remains.
 
     >>> print(csv_text(np.array([[[0.1, 2, 3]]], np.float32), ["left hand"]), end="")
-    left hand_x,left hand_y,left hand_z
+    "left hand_x","left hand_y","left hand_z"
     0.1,2.0,3.0
     """
     lines = [",".join(map(str, row)) for row in frames.reshape(len(frames), -1)]
