@@ -1,4 +1,4 @@
-"""Scores: the best or summed path product through each connection, and the best paths."""
+"""Scores: the best or summed path product through each connection, and best paths."""
 
 from __future__ import annotations
 
