@@ -15,8 +15,8 @@ import torch
 from trellis import skeleton
 from trellis.cli.data_arguments import keep_freed
 from trellis.masks import masks_of
-from trellis.skeleton.data.representation import reading_channels
-from trellis.skeleton.model.narrow import Narrow
+from trellis.skeleton.data.preparation import reading_channels
+from trellis.skeleton.model.gcn_stacks import Narrow
 from trellis.training import Training, forward_of, recipe_named, stack
 
 RECORDINGS, BATCH, EPOCHS = 640, 128, 5

@@ -22,7 +22,7 @@ from trellis.cli.data import GRID, page
 from trellis.skeleton import Layout, Skeletons, load_dataset, read_recording
 from trellis.skeleton.data.layouts import FPHA, LAYOUTS, SBU
 from trellis.skeleton.data.pose import branches, placed
-from trellis.skeleton.data.readers.reading import HALVES
+from trellis.skeleton.data.readers.reader import HALVES
 from trellis.skeleton.data.readers.recording import csv_text
 
 Fails = Callable[..., str]

@@ -12,7 +12,7 @@ import pytest
 
 from trellis.cli import main
 from trellis.paper.settings import METHODS
-from trellis.skeleton.data.readers.registry import READERS
+from trellis.skeleton.data.readers.reader import READERS
 from trellis.training import RECIPES
 
 SOURCES = dict(READERS.entries)  # as it is before tests and examples add theirs

@@ -25,7 +25,7 @@ from trellis.paper.plan import rows_of
 from trellis.paper.pruning import method_modules
 from trellis.paper.settings import Settings, method_named
 from trellis.skeleton import GCN
-from trellis.skeleton.model.stack_selection import selector
+from trellis.skeleton.model.gcn_stacks import selector
 from trellis.skeleton.shrink import course_named
 
 X = torch.zeros(1, 8)

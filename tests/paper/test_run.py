@@ -16,7 +16,7 @@ from trellis.paper import Progress, Settings, plan_of, report_of, reproduce, sto
 from trellis.paper.plan import architecture_of
 from trellis.paper.settings import Recordings, describe
 from trellis.skeleton import Fold, Skeletons
-from trellis.skeleton.model.narrow import Narrow, narrowed
+from trellis.skeleton.model.gcn_stacks import Narrow, narrowed
 from trellis.training import Training, accuracies, forward_of, stack
 
 TABLES = ("table.txt", "table.md", "table.csv", "table.tex")

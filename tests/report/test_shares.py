@@ -13,7 +13,7 @@ from tests.report.paths import paths
 from trellis.report.drawing import FULL_SHARE, shown_network
 from trellis.report.gcn_paths import by_joint, by_moment, messages_of, moments_of, weights_of
 from trellis.skeleton import GCN, Layout
-from trellis.skeleton.data.representation import cosines
+from trellis.skeleton.data.preparation import cosines
 
 ARM = Layout("arm", ("shoulder", "elbow", "hand"), (-1, 0, 1))
 

@@ -163,7 +163,7 @@ def test_who_teaches_whom() -> None:
             heard.append(training.teachers.weights)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("trellis.skeleton.model.narrow._LITTLE", 0.0)  # whole networks
+        patch.setattr("trellis.skeleton.model.gcn_stacks._LITTLE", 0.0)  # whole networks
         two = maker(watch=watch)
         dense = two.train([5, 6, 7])
         teachers = two.teachers(dense, [5, 6, 7])

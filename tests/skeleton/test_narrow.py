@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from trellis.skeleton import GCN
-from trellis.skeleton.model.narrow import Inside, Narrow
-from trellis.skeleton.model.stack_selection import StackSelector
+from trellis.skeleton.model.gcn_stacks import Inside, Narrow, StackSelector
 from trellis.training import forward_of, stack
 
 SIZES: dict[str, Any] = {"nodes": 3, "channels": 6, "classes": 4, "heads": 4, "filters": 5}

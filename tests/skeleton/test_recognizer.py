@@ -109,7 +109,7 @@ def test_tuned_without_what_is_empty_it_is_the_same() -> None:
         recognizer = fresh()
         trellis.prune(recognizer.model, torch.zeros(1, 4, 18), sparsity=0.95)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("trellis.skeleton.model.narrow._LITTLE", little)
+            patch.setattr("trellis.skeleton.model.gcn_stacks._LITTLE", little)
             tuned = fit(
                 recognizer, data, fold, RECIPE, tune=True,
                 watch=lambda each: units.append(each.weights["dense.weight"].shape[2]),

@@ -14,7 +14,7 @@ from torch import Tensor
 import trellis
 from tests.training.networks import CHANNELS, NODES, gcn
 from trellis.skeleton import GCN
-from trellis.skeleton.model.stack_selection import BY_LAYER, PATHS, StackSelector, selector
+from trellis.skeleton.model.gcn_stacks import BY_LAYER, PATHS, StackSelector, selector
 from trellis.training import stack
 from trellis.training.stack_pruning import SingleSelector
 

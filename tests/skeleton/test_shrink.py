@@ -176,7 +176,7 @@ def test_narrow_or_whole_the_networks_are_the_same(keep: int, changes: dict[str,
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("trellis.skeleton.shrink.course._PLENTY", 10)
             if whole:
-                patch.setattr("trellis.skeleton.model.narrow._LITTLE", 0.0)
+                patch.setattr("trellis.skeleton.model.gcn_stacks._LITTLE", 0.0)
             found.append(made(course(**changes), keep=keep, watch=watch))
     assert shapes[True] == {4 * 3 * 8} < shapes[False]
     ours, theirs = (each.small.model for each in found)

@@ -22,8 +22,8 @@ from trellis.skeleton import (
     load_dataset,
     register_reader,
 )
-from trellis.skeleton.data.readers import reading
-from trellis.skeleton.data.readers.registry import READERS
+from trellis.skeleton.data.readers import reader
+from trellis.skeleton.data.readers.reader import READERS
 
 BUILT_IN = dict(READERS.entries)  # as it is before tests and examples add theirs
 PATHS = [name for name, reader in BUILT_IN.items() if reader.takes_path]
@@ -77,7 +77,7 @@ def test_a_bar_where_it_was_asked_for_and_somebody_is_there(
         assert stderr
         return Console(file=screen, force_terminal=terminal)
 
-    monkeypatch.setattr(reading, "Console", console)
+    monkeypatch.setattr(reader, "Console", console)
     load_dataset(f"fpha:{tmp_path}", progress=progress)
     assert ("Reading recordings" in screen.getvalue()) == (terminal and progress)
 

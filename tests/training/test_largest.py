@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.skeleton.model.stack_selection import _halved, largest, threshold
+from trellis.skeleton.model.gcn_stacks import _halved, largest, threshold
 
 NUMBERS = st.one_of(
     st.sampled_from([0.0, 1.0, 2.0, float("inf"), 1e-45]), st.floats(0, 2.0**100, width=32)

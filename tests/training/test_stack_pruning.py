@@ -11,7 +11,7 @@ import trellis
 from tests.training.networks import CHANNELS, NODES, gcn, recordings
 from trellis import Schedule
 from trellis.errors import TrellisError
-from trellis.skeleton.model.stack_selection import selector
+from trellis.skeleton.model.gcn_stacks import selector
 from trellis.training import Training, forward_of, recipe_named, run, stack
 from trellis.training.stack_pruning import GradualPruning, SingleSelector
 

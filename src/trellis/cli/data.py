@@ -18,7 +18,7 @@ from ..files import check_writable, replacing
 from ..skeleton import Skeletons, load_dataset
 from ..skeleton.data.pose import branches, placed, turn_of
 from ..skeleton.data.readers.csv_folder import KINDS
-from ..skeleton.data.readers.reading import EXPLAINED, HALVES
+from ..skeleton.data.readers.reader import EXPLAINED, HALVES
 from ..skeleton.data.readers.recording import csv_text
 from ..skeleton.data.readers.text import shown
 from .data_arguments import Json, Protocol, SkipBad, Source, arg

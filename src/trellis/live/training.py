@@ -18,7 +18,7 @@ from ..deploy.stream import Streaming
 from ..errors import TrellisError
 from ..skeleton import GCN, Fold, Frames, Layout, Recognizer, Skeletons
 from ..skeleton.data.streams import Continuous, calibrated, cut, joined, judged
-from ..skeleton.model.evaluation import Evaluation
+from ..skeleton.model.fitting import Evaluation
 from ..skeleton.shrink import Course, course_named, options_for, shrink
 from ..skeleton.shrink.stages import Maker
 from ..training import Training, unstack

@@ -19,7 +19,7 @@ from torch import Tensor
 from ..cells import Runner
 from ..errors import TrellisError
 from ..skeleton import Evaluation, Skeletons
-from ..skeleton.model.narrow import narrowed
+from ..skeleton.model.gcn_stacks import narrowed
 from ..training import Training, forward_of, predictions, stack
 from ..training.checkpoint import check_versions, hardware, versions
 from ..training.stacks import Weights

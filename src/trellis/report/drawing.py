@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..skeleton import Layout
 from ..skeleton.data.pose import branches
-from ..skeleton.data.representation import BASES
+from ..skeleton.data.preparation import BASES
 from .gcn_paths import (
     BlockMessages,
     Later,

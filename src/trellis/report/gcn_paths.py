@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ..skeleton import GCN
-from ..skeleton.data.representation import COORDINATES, cosines
+from ..skeleton.data.preparation import COORDINATES, cosines
 
 # |w| of a GCN; its largest layer is stored sparsely.
 #

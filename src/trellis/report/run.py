@@ -13,7 +13,7 @@ from ..paper.plan import architecture_of
 from ..paper.pruning import LEAST, kept_of
 from ..paper.settings import Named, describe, read_named
 from ..skeleton import Skeletons
-from ..skeleton.data.representation import BASES
+from ..skeleton.data.preparation import BASES
 from ..training.checkpoint import in_words
 from .curves import chosen_row, methods_of_run, published_of, rows_of_run
 from .drawing import shown_network

@@ -11,14 +11,11 @@ if TYPE_CHECKING:
     from .data.augmentation import Augmentation, Augmenter
     from .data.dataset import Fold, Frames, LeftOut, Skeletons
     from .data.layouts import Layout
-    from .data.normalization import Normalization
-    from .data.readers.reading import Entry, Reading
+    from .data.preparation import Channels, Normalization, chunked
+    from .data.readers.reader import Entry, Reading, register_reader
     from .data.readers.recording import read_recording
-    from .data.readers.registry import register_reader
-    from .data.representation import Channels, chunked
     from .data.source import load_dataset
-    from .model.evaluation import Confusion, Evaluation
-    from .model.fitting import Teaching, evaluated, fit, metrics
+    from .model.fitting import Confusion, Evaluation, Teaching, evaluated, fit, metrics
     from .model.gcn import GCN
     from .model.recognizer import Recognizer
 
@@ -57,28 +54,28 @@ __getattr__, __dir__ = lazy(
         "GCN": ".model.gcn",
         "Augmentation": ".data.augmentation",
         "Augmenter": ".data.augmentation",
-        "Channels": ".data.representation",
-        "Confusion": ".model.evaluation",
-        "Entry": ".data.readers.reading",
-        "Evaluation": ".model.evaluation",
+        "Channels": ".data.preparation",
+        "Confusion": ".model.fitting",
+        "Entry": ".data.readers.reader",
+        "Evaluation": ".model.fitting",
         "Event": "..deploy.stream",
         "Fold": ".data.dataset",
         "Frames": ".data.dataset",
         "Layout": ".data.layouts",
         "LeftOut": ".data.dataset",
-        "Normalization": ".data.normalization",
-        "Reading": ".data.readers.reading",
+        "Normalization": ".data.preparation",
+        "Reading": ".data.readers.reader",
         "Recognizer": ".model.recognizer",
         "Skeletons": ".data.dataset",
         "Stream": "..deploy.stream",
         "Streaming": "..deploy.stream",
         "Teaching": ".model.fitting",
-        "chunked": ".data.representation",
+        "chunked": ".data.preparation",
         "evaluated": ".model.fitting",
         "fit": ".model.fitting",
         "load_dataset": ".data.source",
         "metrics": ".model.fitting",
         "read_recording": ".data.readers.recording",
-        "register_reader": ".data.readers.registry",
+        "register_reader": ".data.readers.reader",
     },
 )

@@ -30,7 +30,7 @@ class Selector(Protocol):
     """The interface of a rule that selects which connections of a stack to keep.
 
     `SingleSelector` implements it for any architecture by `trellis.prune`'s methods, one network
-    after another. `trellis.skeleton.model.stack_selection.StackSelector` implements it for stacks
+    after another. `trellis.skeleton.model.gcn_stacks.StackSelector` implements it for stacks
     of one-block GCNs, all networks at once.
     """
 

@@ -14,8 +14,8 @@ from trellis.deploy.recording import BASES, Recording
 from trellis.deploy.runtime import recorded
 from trellis.errors import TrellisError
 from trellis.skeleton import Normalization, chunked
-from trellis.skeleton.data.representation import BASES as OF_RECOGNISERS
-from trellis.skeleton.data.representation import cosines
+from trellis.skeleton.data.preparation import BASES as OF_RECOGNISERS
+from trellis.skeleton.data.preparation import cosines
 
 JOINTS = ("hip", "knee", "foot", "hand")
 ROOTS, SCALE, LENGTH = (1, 3), 0.37, 2.5

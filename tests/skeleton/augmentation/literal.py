@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from trellis.skeleton import Augmentation, Augmenter, Layout
-from trellis.skeleton.data.augmentation.plans import MIRROR, SHARE, SIZE, START, TURN, WARP
+from trellis.skeleton.data.augmentation import MIRROR, SHARE, SIZE, START, TURN, WARP
 
 Floats = NDArray[np.float64]
 CPU = torch.device("cpu")

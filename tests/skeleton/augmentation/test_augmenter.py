@@ -23,7 +23,7 @@ from tests.skeleton.augmentation.literal import (
 )  # fmt: skip
 from trellis.errors import TrellisError
 from trellis.skeleton import Augmentation, Augmenter, Layout
-from trellis.skeleton.data.augmentation.plans import COUNT, Draws, Times
+from trellis.skeleton.data.augmentation import COUNT, Draws, Times
 from trellis.skeleton.data.layouts import NW_UCLA, SBU
 from trellis.training.batches import Noise
 

@@ -19,7 +19,7 @@ from tests.skeleton.augmentation.literal import (
     timing,
 )  # fmt: skip
 from trellis.skeleton import Layout, Normalization, chunked
-from trellis.skeleton.data.augmentation.plans import Draws
+from trellis.skeleton.data.augmentation import Draws
 from trellis.skeleton.data.hands import hands45
 
 Hands = tuple[Layout, list[NDArray[np.float32]]]

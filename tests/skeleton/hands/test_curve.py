@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.skeleton.data.hands.performance import through, wandering
+from trellis.skeleton.data.hands.recordings import through, wandering
 
 GAPS = st.lists(st.floats(0.1, 3), min_size=2, max_size=8)
 PLACES = st.lists(st.floats(-100, 100), min_size=9, max_size=9)

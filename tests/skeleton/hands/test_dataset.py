@@ -9,9 +9,8 @@ import pytest
 from trellis.errors import TrellisError
 from trellis.skeleton import Skeletons
 from trellis.skeleton.data.hands import ACTIONS, hands45
-from trellis.skeleton.data.hands.dataset import filmed, moved
 from trellis.skeleton.data.hands.hand import LAYOUT, LIMITS, Chance
-from trellis.skeleton.data.hands.performance import lengths, takes
+from trellis.skeleton.data.hands.recordings import filmed, lengths, moved, takes
 
 TAKES = takes(Chance(0, 0))
 

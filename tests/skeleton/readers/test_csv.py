@@ -16,7 +16,7 @@ from tests.skeleton.readers.same import assert_same, named
 from trellis.errors import TrellisError
 from trellis.skeleton import Layout, load_dataset, read_recording
 from trellis.skeleton.data.layouts import FPHA, MEDIAPIPE_HAND, NW_UCLA, SBU
-from trellis.skeleton.data.readers.reading import HALVES
+from trellis.skeleton.data.readers.reader import HALVES
 
 FILES = ["walk/1.csv", "walk/2.CSV", "sit/1.csv", "sit/2.txt"]
 ARM = Layout("own", ("shoulder", "elbow", "hand"), (-1, 0, 1))

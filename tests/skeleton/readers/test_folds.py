@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.skeleton.data.readers.reading import drawn_halves
+from trellis.skeleton.data.readers.reader import drawn_halves
 
 Sides = dict[str, bool]  # whether a recording, by its name, is tested on
 

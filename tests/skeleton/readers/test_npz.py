@@ -15,7 +15,7 @@ from tests.skeleton.folders import motion, write
 from trellis.errors import TrellisError
 from trellis.skeleton import Skeletons, load_dataset
 from trellis.skeleton.data.layouts import MEDIAPIPE_HAND
-from trellis.skeleton.data.readers.reading import HALVES
+from trellis.skeleton.data.readers.reader import HALVES
 
 LENGTHS = [3, 1, 4, 2]
 PIECES = [motion(length, 5, seed) for seed, length in enumerate(LENGTHS)]

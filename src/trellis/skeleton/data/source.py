@@ -7,8 +7,7 @@ from pathlib import Path
 from ...errors import TrellisError
 from .dataset import Skeletons
 from .readers import csv_folder, fpha, mtm1, npz, nw_ucla, sbu, shrec17  # noqa: F401  (register)
-from .readers.reading import Reading
-from .readers.registry import READERS, known_sources, register_reader
+from .readers.reader import READERS, Reading, known_sources, register_reader
 from .readers.text import shown
 
 

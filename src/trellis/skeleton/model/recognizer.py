@@ -23,8 +23,7 @@ from ...saving.model import rebuilt
 from ...schema import RecognizerNotes, fitted
 from ..data.dataset import Fold, Frames, Indices, Skeletons
 from ..data.layouts import Layout
-from ..data.normalization import Normalization
-from ..data.representation import BASES, CHUNKS, COORDINATES, Channels, chunked
+from ..data.preparation import BASES, CHUNKS, COORDINATES, Channels, Normalization, chunked
 from .gcn import GCN
 
 NOTES = "recogniser"  # its key among a saved model's notes; stored files spell it so

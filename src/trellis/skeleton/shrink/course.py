@@ -13,7 +13,7 @@ from ...training.batches import batch_count
 from ...training.shrink.course import WAYPOINTS, waypoints
 from ..data.augmentation import Augmentation
 from ..data.layouts import Layout
-from ..model.stack_selection import check_method
+from ..model.gcn_stacks import check_method
 
 _USUAL = 600  # recordings in the set that a recipe's epochs are meant for
 _FEWEST = 40  # epochs of a phase, at least, however many recordings there are
@@ -40,7 +40,7 @@ class Course:
         dropout: Fraction of the hidden units that is dropped at each step of pruning and
             fine-tuning. Networks below 1 % drop fewer (`dropout_at`).
         distill: Whether networks below 1 % of the connections learn from the network at 1 %.
-        method: What to keep: one of `trellis.skeleton.model.stack_selection.METHODS`.
+        method: What to keep: one of `trellis.skeleton.model.gcn_stacks.METHODS`.
         sensitivity: Exponent of the gradient in the saliency |weight| * gradient ** sensitivity.
         curve: Curve of the pruning schedule (`trellis.Schedule`).
         surplus: The first mask update keeps at most ``surplus`` times the budget. None follows the

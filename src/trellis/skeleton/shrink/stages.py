@@ -17,12 +17,11 @@ from ...training import Forward, Teachers, Training, Weights, forward_of, run, s
 from ...training.batches import Dropout
 from ...training.schedule import Schedule
 from ...training.stack_pruning import Diverged, GradualPruning, Selector
-from ..data.representation import reading_channels
+from ..data.preparation import reading_channels
 from ..model.fitting import feed_of
 from ..model.gcn import GCN
-from ..model.narrow import Inside, Narrow, narrowed
+from ..model.gcn_stacks import PATHS, Inside, Narrow, narrowed, selector
 from ..model.recognizer import Recognizer
-from ..model.stack_selection import PATHS, selector
 from .course import Course
 from .mirror import Mirror, mirror_of
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .actions import ACTIONS, Action
-from .dataset import hands45, some_of_hands45
+from .recordings import hands45, some_of_hands45
 
 __all__ = ["ACTIONS", "Action", "hands45", "some_of_hands45"]

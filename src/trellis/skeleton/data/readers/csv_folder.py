@@ -20,9 +20,8 @@ from ....errors import TrellisError
 from ..dataset import Frames, Skeletons
 from ..layouts import Layout
 from .own_layout import own_layout, read_layout
-from .reading import Entry, Reading, drawn_halves, split
+from .reader import Entry, Reading, drawn_halves, register_reader, split
 from .recording import Recorded, arranged, read_table
-from .registry import register_reader
 from .text import at, brief, find, names, read_lines, separator, shown, subfolders
 
 # ``labels.csv``: the label of each recording, and its side of the split.

@@ -16,8 +16,7 @@ from pathlib import Path
 from ....errors import TrellisError
 from ..dataset import Skeletons
 from ..layouts import FPHA
-from .reading import Entry, Meanings, Reading, held_out, split
-from .registry import register_reader
+from .reader import Entry, Meanings, Reading, held_out, register_reader, split
 from .text import at, beside, brief, find, fixed_frames, read_lines, subfolders
 
 FOLDERS = ("Hand_pose_annotation_v1", "Hand_pose_annotation_v1_1")

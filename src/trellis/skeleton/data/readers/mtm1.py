@@ -19,8 +19,7 @@ import numpy as np
 from ....errors import TrellisError
 from ..dataset import Frames, LeftOut, Skeletons
 from ..layouts import MEDIAPIPE_HAND
-from .reading import Entry, Reading, split
-from .registry import register_reader
+from .reader import Entry, Reading, register_reader, split
 from .text import at, brief, find, names, numbers, points, read_lines, shown
 
 CLASSES = ("Negative", "Reach", "Grasp", "Move", "Position", "Release")

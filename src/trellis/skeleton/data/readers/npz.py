@@ -36,8 +36,7 @@ from ....limits import LARGEST, check_bytes
 from ..dataset import Frames, Skeletons
 from ..layouts import Layout
 from .own_layout import check_names, own_layout
-from .reading import FEWER, Entry, Reading, drawn_halves, split
-from .registry import register_reader
+from .reader import FEWER, Entry, Reading, drawn_halves, register_reader, split
 from .text import LARGEST as FARTHEST
 from .text import at, brief, flat, read_bytes
 

@@ -18,8 +18,7 @@ from ....errors import TrellisError
 from ..dataset import Frames, Skeletons
 from ..layouts import NW_UCLA
 from .own_layout import json_frames, read_json
-from .reading import Entry, Reading, split
-from .registry import register_reader
+from .reader import Entry, Reading, register_reader, split
 from .text import at, brief, find, names
 
 CLASSES = (

@@ -15,8 +15,7 @@ from pathlib import Path
 from ....errors import TrellisError
 from ..dataset import Skeletons
 from ..layouts import SBU
-from .reading import Entry, Reading, held_out
-from .registry import register_reader
+from .reader import Entry, Reading, held_out, register_reader
 from .text import at, find, fixed_frames, shown, subfolders
 
 CLASSES = (

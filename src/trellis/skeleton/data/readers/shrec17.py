@@ -15,8 +15,7 @@ from pathlib import Path
 from ....errors import TrellisError
 from ..dataset import Skeletons
 from ..layouts import SHREC17
-from .reading import Entry, Meanings, Reading, split
-from .registry import register_reader
+from .reader import Entry, Meanings, Reading, register_reader, split
 from .text import at, beside, brief, find, fixed_frames, read_lines, subfolders
 
 GESTURES = (

@@ -1,16 +1,242 @@
-"""Normalization of chunked recordings: origin, orientation, size and scale."""
+"""From recordings to the input of a network: chunked, normalized, and as channels.
+
+Chunks make all recordings equally long. `Normalization` sets origin, orientation, size and scale.
+`Channels` are coordinates, velocities or bones, or their cosine transform.
+"""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ...errors import TrellisError
+from ...limits import check_bytes, check_count
 from ...schema import InputNormalization, fitted
+from ...training.stacks import Forward
 from .layouts import Layout
+
+CHUNKS = 32  # the paper's M
+
+
+def chunked(sequences: Sequence[NDArray[np.float32]], chunks: int = CHUNKS) -> NDArray[np.float32]:
+    """Average recordings of any length to a fixed number of chunks.
+
+    Frame t of T belongs to chunk ⌊tM/T⌋, and a chunk is the mean of its frames. If T < M, some
+    chunks have no frame; they are interpolated linearly at their center, (m + ½)T/M. The channels
+    of a joint are its M means one after another, x y z each.
+
+    Args:
+        sequences: Recordings, (frames, joints, 3) each.
+        chunks: The number of chunks M.
+
+    Returns:
+        (recordings, joints, chunks * 3).
+
+    >>> ramp = np.arange(4, dtype=np.float32).reshape(4, 1, 1) * np.ones((1, 1, 3), np.float32)
+    >>> chunked([ramp], chunks=2)[0, 0]
+    array([0.5, 0.5, 0.5, 2.5, 2.5, 2.5], dtype=float32)
+    >>> chunked([ramp], chunks=8)[0, 0, ::3]
+    array([0.  , 0.75, 1.  , 1.75, 2.  , 2.75, 3.  , 3.  ], dtype=float32)
+    """
+    check_count("chunks", chunks)
+    if len(sequences) == 0:
+        raise TrellisError("there are no recordings to chunk")
+    lengths = np.array([len(frames) for frames in sequences])
+    if lengths.min() == 0:
+        raise TrellisError(f"recording {int(lengths.argmin())} has no frames to chunk")
+    joints, axes = sequences[0].shape[1:]
+    check_bytes(
+        4 * len(sequences) * chunks * joints * axes,
+        f"{len(sequences):,} recordings in {chunks:,} chunks",
+        "give fewer chunks, or fewer recordings",
+    )
+    frames = np.concatenate(sequences).reshape(lengths.sum(), joints * axes)
+    first = np.concatenate([[0], np.cumsum(lengths)])[:-1]  # of each recording, among all frames
+
+    # A chunk's first frame is the smallest t with tM/T >= m.
+    starts = -(-np.arange(chunks) * lengths[:, None] // chunks)  # (recordings, chunks)
+    counts = np.diff(starts, axis=1, append=lengths[:, None])
+    full = counts > 0
+    sums = np.add.reduceat(frames, (first[:, None] + starts)[full], axis=0, dtype=np.float64)
+    means = np.empty((len(lengths), chunks, joints * axes), np.float32)
+    means[full] = sums / counts[full][:, None]
+
+    row, chunk = np.nonzero(~full)
+    last = lengths[row] - 1
+    center = np.minimum((chunk + 0.5) * lengths[row] / chunks, last)
+    before = np.floor(center).astype(np.int64)
+    after = np.minimum(before + 1, last)
+    weight = (center - before)[:, None]
+    means[row, chunk] = (1 - weight) * frames[first[row] + before] + weight * frames[
+        first[row] + after
+    ]
+    by_joint = means.reshape(len(lengths), chunks, joints, axes).transpose(0, 2, 1, 3)
+    return np.ascontiguousarray(by_joint).reshape(len(lengths), joints, chunks * axes)
+
+
+# Discrete cosine transform (DCT-II) of each coordinate over its chunks. A weight on a chunk reads
+# one moment; a weight on a coefficient reads one frequency of the whole motion. A dense network can
+# compute one from the other. A network with one weight in a thousand cannot, and is more accurate
+# on coefficients (docs/results/choosing.md).
+
+
+def cosines(chunks: int) -> NDArray[np.float64]:
+    """Return the orthonormal matrix (chunks, chunks) of the discrete cosine transform (DCT-II).
+
+    >>> cosines(2).round(3).tolist()
+    [[0.707, 0.707], [0.707, -0.707]]
+    >>> bool(np.allclose(cosines(5) @ cosines(5).T, np.eye(5)))
+    True
+    """
+    k, m = np.arange(chunks)[:, None], np.arange(chunks)
+    matrix = np.sqrt(2 / chunks) * np.cos(np.pi * (m + 0.5) * k / chunks)
+    matrix[0] = np.sqrt(1 / chunks)
+    found: NDArray[np.float64] = matrix
+    return found
+
+
+def cosine_transform(x: Tensor) -> Tensor:
+    """Return the discrete cosine transform over chunks.
+
+    Shapes: (…, chunks * 3), x y z of each chunk -> (…, chunks * 3), x y z of each coefficient.
+
+    >>> still = torch.tensor([1.0, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3])        # at four moments
+    >>> cosine_transform(still).round(decimals=3).tolist()[:6]
+    [2.0, 4.0, 6.0, 0.0, 0.0, 0.0]
+    """
+    with torch.autocast(
+        x.device.type, enabled=False
+    ):  # in full precision: bfloat16 would distort the transform
+        found: Tensor = x @ _by_axis(x.shape[-1] // 3, x.dtype, x.device)
+    return found
+
+
+@functools.cache
+def _by_axis(chunks: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return the transposed transform of x, y and z, (chunks * 3, chunks * 3).
+
+    It is cached, because a captured CUDA graph cannot copy it from the host.
+    """
+    with torch.inference_mode(False):
+        return torch.from_numpy(np.kron(cosines(chunks).T, np.eye(3))).to(device, dtype)
+
+
+KINDS = ("coordinates", "velocity", "bones")
+COORDINATES = KINDS[:1]
+BASES = ("chunks", "cosines")
+
+
+@dataclass(frozen=True)
+class Channels:
+    """The channels that a network reads of each joint; stored with a model.
+
+    Takes numpy arrays and tensors, (…, joints, chunks * 3) -> (…, joints, count(chunks)).
+
+    Args:
+        parents: The parent of each joint, -1 for none.
+        kinds: One or more of "coordinates" (x y z of each chunk), "velocity" (the difference to
+            the chunk before, for all chunks but the first) and "bones" (the difference to the
+            parent joint; a joint without a parent keeps its coordinates).
+        basis: "chunks" for moments in time, or "cosines" for coefficients of the discrete cosine
+            transform, lowest frequency first. "cosines" does not allow "velocity".
+
+    Raises:
+        TrellisError: A kind or the basis is unknown, or they do not fit together.
+
+    Example:
+        >>> arm = Layout("arm", ("shoulder", "hand"), parents=(-1, 0))
+        >>> channels = Channels.of(arm, ("velocity", "bones"))
+        >>> channels.count(chunks=2)
+        9
+        >>> x = np.array([[1, 1, 1, 2, 3, 4], [5, 5, 5, 7, 7, 7]], np.float32)  # two chunks
+        >>> channels(x)
+        array([[1., 2., 3., 1., 1., 1., 2., 3., 4.],
+               [2., 2., 2., 4., 4., 4., 5., 4., 3.]], dtype=float32)
+    """
+
+    parents: tuple[int, ...]
+    kinds: tuple[str, ...] = COORDINATES
+    basis: str = BASES[0]
+
+    def __post_init__(self) -> None:
+        for kind in self.kinds:
+            if kind not in KINDS:
+                raise TrellisError(f"channels {kind!r} are unknown: they are {', '.join(KINDS)}")
+        if not self.kinds or len(set(self.kinds)) < len(self.kinds):
+            raise TrellisError(
+                f"channels are {self.kinds!r}: give one kind or more of {', '.join(KINDS)}, each "
+                "once"
+            )
+        if self.basis not in BASES:
+            raise TrellisError(f"basis={self.basis!r} is unknown: it is {' or '.join(BASES)}")
+        if self.basis == "cosines" and "velocity" in self.kinds:
+            raise TrellisError(
+                f"channels {', '.join(self.kinds)} in the basis 'cosines': velocity is from one "
+                "chunk to the next; give coordinates, bones, or both, or take the basis 'chunks'"
+            )
+        count = len(self.parents)
+        if not all(-1 <= parent < count for parent in self.parents):
+            raise TrellisError(f"the parents {self.parents} are not among {count} joints")
+
+    @classmethod
+    def of(
+        cls, layout: Layout, kinds: Sequence[str] = COORDINATES, basis: str = BASES[0]
+    ) -> Channels:
+        """Return channels of these ``kinds``, in this order, for a layout."""
+        if isinstance(kinds, str):
+            raise TrellisError(f"channels are {kinds!r}: give a list of kinds, ({kinds!r},)")
+        return cls(tuple(layout.parents), tuple(kinds), basis)
+
+    def count(self, chunks: int) -> int:
+        """Return the number of channels of a joint."""
+        return sum(3 * (chunks - 1 if kind == "velocity" else chunks) for kind in self.kinds)
+
+    @overload
+    def __call__(self, x: Tensor) -> Tensor: ...
+    @overload
+    def __call__(self, x: NDArray[Any]) -> NDArray[Any]: ...
+    def __call__(self, x: Tensor | NDArray[Any]) -> Tensor | NDArray[Any]:
+        """Return the channels of recordings, as the same type of array."""
+        if x.ndim < 2 or x.shape[-2] != len(self.parents) or x.shape[-1] % 3 or not x.shape[-1]:
+            raise TrellisError(
+                f"recordings of the shape {tuple(x.shape)}: channels are made of (…, "
+                f"{len(self.parents)} joints, 3 coordinates for each chunk)"
+            )
+        if not isinstance(x, Tensor):
+            found: NDArray[Any] = self(torch.tensor(np.ascontiguousarray(x))).numpy()
+            return found
+        if self.basis == "cosines":
+            x = cosine_transform(x)
+        if self.kinds == COORDINATES:
+            return x
+        return torch.cat([self._channels(kind, x) for kind in self.kinds], dim=-1)
+
+    def _channels(self, kind: str, x: Tensor) -> Tensor:
+        if kind == "coordinates":
+            return x
+        if kind == "velocity":
+            return x[..., 3:] - x[..., :-3]
+        # Slices, not an index tensor: a captured CUDA graph cannot copy an index from the host.
+        joints = [x[..., j : j + 1, :] for j in range(len(self.parents))]
+        ends = zip(joints, self.parents, strict=True)
+        bones = [joint - joints[p] if p >= 0 else joint for joint, p in ends]
+        return torch.cat(bones, dim=-2)
+
+
+def reading_channels(channels: Channels, forward: Forward) -> Forward:
+    """Return the function of a stack that takes coordinates, for networks with these channels."""
+    return lambda weights, places: forward(weights, channels(places))
+
+
+# Normalization of chunked recordings: origin, orientation, size and scale.
+
 
 FRAMES = ("camera", "body")
 SIZES = ("recorded", "alike")
