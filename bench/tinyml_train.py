@@ -2,8 +2,8 @@
 
     python bench/tinyml_train.py --rates 0 0.9 --epochs 40 --data data/cifar10 --out runs/resnet8
 
-Each rate is one call of `trellis.shrink` from the same first weights, with the same steps, optimizer
-and augmentation; rate 0 is the dense network. The networks learn from 45,000 images, and nothing is
+Each rate is one call of `trellis.shrink` from the same first weights, with the same steps and
+augmentation; rate 0 is the dense network. The networks learn from 45,000 images, and nothing is
 chosen by the test images. A killed run continues from its last checkpoint, and a finished one is
 not made again. Each network is then tested on all 10,000 test images, exported, and run on them
 through `trellis.Runtime`. ``--table`` prints what --out holds; ``--measure`` only times a step.
