@@ -10,8 +10,8 @@ from torch import nn
 
 import trellis
 from trellis.deploy.format import to_bytes
+from trellis.deploy.prepare import stored
 from trellis.deploy.tables.lower import tables
-from trellis.deploy.tables.quantize import stored
 
 ROWS = ["1 2 3 4 5 6 7 8 9", "1,2,3,4,5,6,7,8,9.5e-1", "# a comment", "", "nan,1e400;0x1p3,-.5"]
 HEADER = "frame,hip_x,hip_y,hip_z,x_x,x_y,x_z"

@@ -298,7 +298,7 @@ class RecognizerNotes(TypedDict):
 
 
 class CompactedSize(TypedDict):
-    """`trellis.deploy.compact.report.Size`"""
+    """`trellis.deploy.compact.module.Size`"""
 
     units: Count
     connections: Count

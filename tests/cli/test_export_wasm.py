@@ -16,8 +16,8 @@ from tests.cli.arms import SOURCE, trained  # noqa: F401  (a fixture)
 from tests.cli.conftest import Run
 from tests.deploy.wasm.node import under_node
 from trellis import skeleton
-from trellis.deploy.wasm import build
-from trellis.deploy.wasm.build import toolchain
+from trellis.deploy.wasm import write as build
+from trellis.deploy.wasm.write import toolchain
 from trellis.skeleton import GCN, Normalization, Recognizer, read_recording
 
 FILES = ["README.md", "index.html", "model.mjs", "model.wasm"]

@@ -13,7 +13,7 @@ from tests.deploy.random_cnns import random_cnn
 from tests.deploy.runners import RUNNERS, c, firmware, wasm
 from trellis.deploy.format import read_bytes, to_bytes
 from trellis.deploy.tables import interpreted, tables
-from trellis.deploy.tables.loop import LOOPS, Loop
+from trellis.deploy.tables.form import LOOPS, Loop
 
 SAMPLES = 5
 

@@ -21,7 +21,7 @@ import torch
 import trellis
 
 from .. import skeleton
-from ..deploy.wasm.build import toolchain
+from ..deploy.wasm.write import toolchain
 from ..errors import TrellisError
 from ..files import locked, replacing
 from ..paper import Folder, Settings, reproduce, write_outputs

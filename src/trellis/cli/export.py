@@ -23,8 +23,7 @@ from ..deploy.exporters import EXPORTERS
 from ..deploy.format.read import read
 from ..deploy.onnx import SLOWER, needed
 from ..deploy.tables.form import interpreted
-from ..deploy.wasm.build import toolchain
-from ..deploy.wasm.page import Clip, Scene
+from ..deploy.wasm.write import Clip, Scene, toolchain
 from ..errors import TrellisError
 from ..files import check_writable
 from ..saving.folder import DESCRIPTION

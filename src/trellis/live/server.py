@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..deploy.wasm.build import packaged
+from ..deploy.wasm.write import packaged
 from ..errors import TrellisError
 from .hands import read as read_hands
 from .session import Session

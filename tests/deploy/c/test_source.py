@@ -9,7 +9,7 @@ import pytest
 
 from tests.deploy.tools import WARNINGS, compiled, tool
 from trellis.deploy.native_library import HEADERS, SOURCES
-from trellis.deploy.tables.activation import CODES
+from trellis.deploy.tables.form import CODES
 
 SOURCE = Path(str(files("trellis.deploy.c").joinpath("source")))
 

@@ -11,7 +11,8 @@ import trellis
 from tests.deploy.networks import gcn, paper
 from tests.zoo import ZOO
 from trellis.deploy.format.read import check
-from trellis.deploy.tables import Step, interpreted, slabs, tables
+from trellis.deploy.tables import Step, interpreted, tables
+from trellis.deploy.tables import memory_layout as slabs
 from trellis.errors import TrellisError
 
 

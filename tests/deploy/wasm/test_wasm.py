@@ -18,8 +18,9 @@ from tests.deploy.networks import paper
 from tests.deploy.tools import tool
 from tests.deploy.wasm.node import under_node
 from trellis.deploy.recording import Recording
-from trellis.deploy.wasm import Clip, Scene, build
-from trellis.deploy.wasm.build import packaged, toolchain
+from trellis.deploy.wasm import Clip, Scene
+from trellis.deploy.wasm import write as build
+from trellis.deploy.wasm.write import packaged, toolchain
 from trellis.errors import TrellisError
 
 # Fewer frames than chunks, as many, more than the memory it begins with holds.

@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..recording import bone_length, cosine_table, divisor, follows, waves
-from ..tables.activation import Activation
-from ..tables.form import KINDS, Step, Tables
-from ..tables.loop import LOOPS, Loop
+from ..tables.form import KINDS, LOOPS, Activation, Loop, Step, Tables
 
 # Numbers as C initialisers.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from .compact import compact
-from .module import Compacted
-from .report import Report, Size, Stay
+from .module import Compacted, Report, Size, Stay
 
 __all__ = ["Compacted", "Report", "Size", "Stay", "compact"]

@@ -23,14 +23,12 @@ from ...graph.export import without_cache
 from ...graph.steps import leaves
 from ...graph.trellis import Trellis, trace, unwrapped
 from ...masks import Masks, plain
-from .axis_places import AxisPlaces
-from .module import Compacted
+from .module import Compacted, Report, Stay, measured
 from .program import NoOperation, Program, Ref
 from .reading import Network, read
 from .relations import Barrier, Recurrent, Relation, relation_of
-from .report import Report, Stay, measured
 from .rewrites import fold_batch_norms, unroll_heads, with_single_results
-from .writing import Writer
+from .writing import AxisPlaces, Writer
 
 # The last check: run both networks and compare their outputs.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from .encoding import to_bytes, write
 from .read import read, read_bytes
-from .write import to_bytes, write
 
 __all__ = ["read", "read_bytes", "to_bytes", "write"]

@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 
 from ...errors import TrellisError
 from ...limits import read_limited
-from ..tables.activation import NAMES, Activation
-from ..tables.form import KINDS, VALUES, Step, Tables
-from ..tables.loop import LOOPS, Loop
+from ..tables.form import KINDS, LOOPS, NAMES, VALUES, Activation, Loop, Step, Tables
 from .encoding import (
     ADDS,
     BIASED,

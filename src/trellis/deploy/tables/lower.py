@@ -21,14 +21,22 @@ from ...graph.interpreter import SILENT, where
 from ...graph.registry import MOVES, aten, key
 from ...graph.trellis import unwrapped
 from . import rules as _rules  # noqa: F401  (registers the lowerings)
-from .fold import fold
-from .form import Step, Tables
-from .loop import Loop
-from .memory_layout import Groups, MemoryLayout, keep_live, laid_out, units_of
-from .merge import choose, merge
-from .network import LOWERINGS, Ids, Network, RowBlock, Signal, flat
-from .planes import PlaneBlock, PlaneNetwork, copied, planes_of, readable
-from .slabs import cut
+from .form import Loop, Step, Tables
+from .memory_layout import Groups, MemoryLayout, cut, keep_live, laid_out, units_of
+from .network import (
+    LOWERINGS,
+    Ids,
+    Network,
+    PlaneBlock,
+    PlaneNetwork,
+    RowBlock,
+    Signal,
+    copied,
+    flat,
+    planes_of,
+    readable,
+)
+from .simplify import choose, fold, merge
 
 # One unit in, the same unit out.
 _SAME = set(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from .page import Clip, Scene
-from .write import WasmExport, export_wasm
+from .write import Clip, Scene, WasmExport, export_wasm
 
 __all__ = ["Clip", "Scene", "WasmExport", "export_wasm"]

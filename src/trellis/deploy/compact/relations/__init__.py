@@ -1,18 +1,11 @@
-"""Relations: how each operation ties the places of its operands to the places of its result."""
+"""Relations: how each operation ties the places of its operands to the places of its result.
+
+Importing this package registers them all.
+"""
 
 from __future__ import annotations
 
-from . import (
-    attention,
-    contraction,
-    convolution,
-    elementwise,
-    movement,
-    norms,
-    pooling,
-    recurrent,
-    reduction,
-)
+from . import contraction, convolution, elementwise, movement
 from .recurrent import Recurrent
 from .relation import Barrier, Relation, relation_of
 
@@ -20,14 +13,9 @@ __all__ = [
     "Barrier",
     "Recurrent",
     "Relation",
-    "attention",
     "contraction",
     "convolution",
     "elementwise",
     "movement",
-    "norms",
-    "pooling",
-    "recurrent",
-    "reduction",
     "relation_of",
 ]

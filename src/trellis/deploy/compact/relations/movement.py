@@ -11,14 +11,12 @@ import torch
 
 from ....graph.registry import aten
 from ....graph.simplify import groups
-from ..axis_places import AxisPlaces, Codes, product, projections
 from ..program import Op, Ref, function
 from ..reading import Network
-from ..writing import Writer
-from .aligned import Aligned
+from ..writing import AxisPlaces, Codes, Writer, product, projections
 from .elementwise import Nothing
 from .recurrent import GATES, Result
-from .relation import Barrier, Relation, relation_for
+from .relation import Aligned, Barrier, Relation, relation_for
 
 RESHAPED = "a reshape ties it to live ones in a rectangle"
 

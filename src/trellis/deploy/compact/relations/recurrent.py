@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....graph.registry import aten
-from ..axis_places import AxisPlaces, Codes
 from ..program import Op, Ref
 from ..reading import Network
-from ..writing import Writer
+from ..writing import AxisPlaces, Codes, Writer
 from .relation import Relation, relation_for
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
