@@ -32,7 +32,7 @@ if _TYPE_CHECKING:
     from .methods.method import register_method
     from .methods.prune import prune
     from .paths.audit import Audit, audit
-    from .saving import load, save
+    from .saving import Nested, load, save
     from .training.gradients import saliency
     from .training.pruner import Pruner
     from .training.schedule import Schedule
@@ -44,6 +44,7 @@ __all__ = [
     "Compacted",
     "Inputs",
     "Masks",
+    "Nested",
     "Pruner",
     "Runtime",
     "Schedule",
@@ -79,6 +80,7 @@ __getattr__, __dir__ = _lazy(
         "Compacted": ".deploy.compact",
         "Inputs": ".graph",
         "Masks": ".masks",
+        "Nested": ".saving",
         "Pruner": ".training.pruner",
         "Runtime": ".deploy.runtime",
         "Schedule": ".training.schedule",

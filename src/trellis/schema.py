@@ -201,12 +201,22 @@ class Architecture(TypedDict):
     arguments: dict[str, Any]
 
 
+class NestedHead(TypedDict):
+    """The sizes of nested networks in ``model.json``; see `trellis.saving.nested`."""
+
+    asked: Annotated[list[Index], Meta(min_length=1, max_length=255)]
+    total: Index
+    budgets: Annotated[list[Index], Meta(min_length=1, max_length=255)]
+    inputs: list[dict[str, Any]]
+
+
 class ModelHead(TypedDict):
     """``model.json``; its format and version are looked at first."""
 
     tensors: Text
     notes: dict[str, Any]
     architecture: Architecture | None
+    nested: NotRequired[NestedHead | None]
 
 
 class InputNormalization(TypedDict):

@@ -7,7 +7,7 @@ both. Inside, they are always `Inputs`, with keyword inputs in the order of the 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -131,6 +131,50 @@ def spec(value: Any) -> dict[str, Any]:
     if isinstance(value, Tensor):
         return {"dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape)}
     return {"value": repr(value)}
+
+
+def from_specs(told: Sequence[Mapping[str, Any]]) -> Inputs:
+    """Return inputs of the types and shapes that `specs` described.
+
+    Floats are drawn from a normal distribution, the same at every call; integers are 0. An
+    attention mask is 1 everywhere, since zeros would hide every position.
+
+    >>> from_specs([{"dtype": "float32", "shape": [1, 3]}, {"value": "None", "name": "mask"}])
+    Inputs(float32 1x3, mask=None)
+    """
+    generator = torch.Generator().manual_seed(0)
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for each in told:
+        value = _made(each, generator)
+        if "name" not in each:
+            args.append(value)
+        elif each["name"] in kwargs:
+            raise _not_plain(each)
+        else:
+            kwargs[each["name"]] = value
+    return Inputs(*args, **kwargs)
+
+
+def _made(told: Mapping[str, Any], generator: torch.Generator) -> Any:
+    if told.get("value") in ("None", "True", "False"):
+        return {"None": None, "True": True, "False": False}[told["value"]]
+    kind = getattr(torch, str(told.get("dtype")), None)
+    if not isinstance(kind, torch.dtype):
+        raise _not_plain(told)
+    try:
+        if kind.is_floating_point:
+            return torch.randn(told["shape"], generator=generator).to(kind)
+        shown = kind == torch.bool or told.get("name") == "attention_mask"
+        return torch.full(tuple(told["shape"]), shown, dtype=kind)
+    except (LookupError, RuntimeError, TypeError, ValueError, MemoryError) as error:
+        raise _not_plain(told) from error
+
+
+def _not_plain(told: Mapping[str, Any]) -> TrellisError:
+    return TrellisError(
+        f"inputs cannot be made from their description {dict(told)!r:.80}; pass example_inputs"
+    )
 
 
 # From what a user gives to inputs that fit the model.

@@ -574,7 +574,7 @@ def _assemble(
     if nodes[0] <= 0 or rest < 0:
         return None
     sizes: dict[int, int] = {}
-    pieces = list(_pieces(net, ranking, kept))
+    pieces = _distinct(_pieces(net, ranking, kept))
     new = [count({n: p[n] & ~kept[n] for n in p}) for p in pieces]
     # A piece that ends the search first, then large ones: small ones are easy to add later.
     for i in sorted(range(len(pieces)), key=lambda i: (new[i] != rest, -new[i])):
@@ -587,6 +587,15 @@ def _assemble(
         if found is not None:
             return found
     return None
+
+
+def _distinct(pieces: Iterator[Masks]) -> list[Masks]:
+    """Return pieces without repetitions: connections may have the same best path."""
+    found: list[Masks] = []
+    for piece in pieces:
+        if not any(all(torch.equal(piece[n], known[n]) for n in piece) for known in found):
+            found.append(piece)
+    return found
 
 
 def _one_more(

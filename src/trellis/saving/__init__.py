@@ -8,7 +8,11 @@ from ..lazy import lazy
 
 if TYPE_CHECKING:
     from .model import load, registered, save
+    from .nested import Nested
 
-__all__ = ["load", "registered", "save"]
+__all__ = ["Nested", "load", "registered", "save"]
 
-__getattr__, __dir__ = lazy(__name__, {"load": ".model", "registered": ".model", "save": ".model"})
+__getattr__, __dir__ = lazy(
+    __name__,
+    {"Nested": ".nested", "load": ".model", "registered": ".model", "save": ".model"},
+)

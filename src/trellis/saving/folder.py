@@ -8,7 +8,8 @@
 ``model.json``
     ``{"format": "trellis.model", "version": 1, "architecture": {"name": "GCN", "arguments":
     {...}}, "tensors": SHA-256 of model.safetensors, "notes": {...}}``. The architecture is null
-    if the model is not one of Trellis.
+    if the model is not one of Trellis. Nested networks (`trellis.Nested`) have their sizes under
+    "nested", and tensors whose names begin with ``nested:`` in model.safetensors.
 
 The JSON names the other file by its hash, so files of two models are never combined. Both files
 are first written completely under temporary names. Then the JSON is moved into place, and then the
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ..masks import Masks
+    from .nested import Nested
 
 TENSORS, DESCRIPTION = "model.safetensors", "model.json"
 FORMAT, VERSION = "trellis.model", 1
@@ -52,6 +54,7 @@ class Folder:
     masks: Masks | None
     architecture: Architecture | None
     notes: dict[str, Any]
+    nested: Nested | None = None
 
 
 def write_folder(
@@ -60,19 +63,23 @@ def write_folder(
     masks: Masks | None,
     architecture: dict[str, Any] | None,
     notes: Mapping[str, Any],
+    nested: Nested | None = None,
 ) -> None:
     """Write both files or neither. The folder is created; its parent must exist."""
     import torch
 
     from ..masks.file import pack
-    from .weights import MASK, write_weights
+    from .weights import BESIDE, MASK, write_weights
 
     path = Path(folder)
     head = {"format": FORMAT, "version": VERSION, "architecture": architecture}
+    if nested is not None:
+        head["nested"] = nested.head()
     _json(head | {"notes": dict(notes)})  # raises before anything is written
-    if clash := [name for name in state if name.startswith(MASK)]:
+    if clash := [name for name in state if name.startswith(BESIDE)]:
         raise TrellisError(
-            f"parameter {clash[0]!r}: expected a name that does not begin with {MASK!r}"
+            f"parameter {clash[0]!r}: expected a name that does not begin with "
+            f"{' or '.join(map(repr, BESIDE))}"
         )
     made = not path.exists()
     if made:
@@ -86,6 +93,7 @@ def write_folder(
         finish_save(path)
         with replacing(path / DESCRIPTION, path / TENSORS) as [description, tensors]:
             packed = {MASK + n: torch.from_numpy(pack(m)) for n, m in (masks or {}).items()}
+            packed |= {} if nested is None else nested.tensors()
             write_weights(tensors, state, beside=packed)
             whole = head | {"tensors": _sha256(tensors), "notes": dict(notes)}
             description.write_text(_json(whole), encoding="utf-8")
@@ -98,7 +106,8 @@ def write_folder(
 def read_folder(folder: str | PathLike[str]) -> Folder:
     """Read both files; raise if they are not valid."""
     from ..masks import Masks
-    from .weights import MASK, read_tensors
+    from .nested import Nested
+    from .weights import MASK, NESTED, read_tensors
 
     path = Path(folder)
     if not path.is_dir():
@@ -115,10 +124,17 @@ def read_folder(folder: str | PathLike[str]) -> Folder:
         )
     tensors, metadata = read_tensors(stored)
     packed = {n.removeprefix(MASK): tensors.pop(n) for n in list(tensors) if n.startswith(MASK)}
+    sizes = {name: tensors.pop(name) for name in list(tensors) if name.startswith(NESTED)}
     masks = {
         name: _mask(stored, name, mask, tensors.get(metadata.get(name, name)))
         for name, mask in packed.items()
     }
+    nested = None
+    if (told := description.get("nested")) is not None:
+        try:
+            nested = Nested.read(told, sizes, tensors, masks)
+        except TrellisError as error:
+            raise _damaged(stored, str(error)) from None
     return Folder(
         path=path,
         tensors=tensors,
@@ -126,6 +142,7 @@ def read_folder(folder: str | PathLike[str]) -> Folder:
         masks=Masks(masks) if masks else None,
         architecture=description["architecture"],
         notes=description["notes"],
+        nested=nested,
     )
 
 

@@ -18,6 +18,7 @@ from ..masks import Mask, Masks, masks_of, plain
 from ..masks.masks import detach
 from ..masks.slots import named_slots, refuse_inference, tied
 from .folder import Folder, read_folder, write_folder
+from .nested import Nested
 from .weights import fitted
 
 # The architectures that can be loaded without a model to load into.
@@ -81,7 +82,11 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def save(
-    model: nn.Module, folder: str | PathLike[str], *, notes: Mapping[str, Any] | None = None
+    model: nn.Module,
+    folder: str | PathLike[str],
+    *,
+    notes: Mapping[str, Any] | None = None,
+    nested: Nested | None = None,
 ) -> None:
     """Write a model, masked or not, to a folder: ``model.safetensors`` and ``model.json``.
 
@@ -95,6 +100,8 @@ def save(
         model: The model to save. It is not changed.
         folder: The folder to write to. It is created; its parent must exist.
         notes: Anything else to save, as values that JSON can hold.
+        nested: Nested networks, which the model has the largest of (`trellis.shrink` with several
+            rates). `trellis.load` takes any size out of the folder.
 
     Raises:
         TrellisError: A weight is NaN or infinite, or the folder cannot be written.
@@ -110,6 +117,11 @@ def save(
         True
     """
     masks = _masks(model)
+    if nested is not None and masks != nested.masks[0]:
+        raise TrellisError(
+            "expected the largest of the nested networks in the model; give it with "
+            "nested.apply(model, keep=nested.budgets[0])"
+        )
     if masks is None:
         with plain(model) as seen:
             state = dict(seen.state_dict())
@@ -120,15 +132,36 @@ def save(
     name, architecture = name_of(model), None
     if name is not None:
         architecture = {"name": name, "arguments": model.described()}  # type: ignore[operator]
-    write_folder(folder, state, masks, architecture, notes or {})
+    write_folder(folder, state, masks, architecture, notes or {}, nested)
 
 
 @overload
-def load(folder: str | PathLike[str], into: None = None) -> nn.Module: ...
+def load(
+    folder: str | PathLike[str],
+    into: None = None,
+    *,
+    sparsity: float | None = None,
+    keep: int | None = None,
+    example_inputs: Any = None,
+) -> nn.Module: ...
 @overload
-def load(folder: str | PathLike[str], into: Model) -> Model: ...
+def load(
+    folder: str | PathLike[str],
+    into: Model,
+    *,
+    sparsity: float | None = None,
+    keep: int | None = None,
+    example_inputs: Any = None,
+) -> Model: ...
 @on_cpu()
-def load(folder: str | PathLike[str], into: nn.Module | None = None) -> nn.Module:
+def load(
+    folder: str | PathLike[str],
+    into: nn.Module | None = None,
+    *,
+    sparsity: float | None = None,
+    keep: int | None = None,
+    example_inputs: Any = None,
+) -> nn.Module:
     """Read a model that `trellis.save` wrote, with its masks.
 
     No code from the folder is run: files hold tensors and JSON only.
@@ -138,6 +171,11 @@ def load(folder: str | PathLike[str], into: nn.Module | None = None) -> nn.Modul
         into: A model with the same parameters and buffers, to load into in place. Its masks are
             replaced by the saved ones. Without it, a new model of the saved architecture is made
             on the CPU; this works for compacted models and for ``trellis.skeleton.GCN``.
+        sparsity: The fraction of connections removed, for a folder of nested networks. Any rate
+            in their range works; nothing is trained. By default the largest network is loaded.
+        keep: The number of connections kept, in place of ``sparsity``.
+        example_inputs: Inputs to trace the model with, if those of the training cannot be made
+            from their types and shapes.
 
     Returns:
         The loaded model; ``into`` if it was given.
@@ -157,7 +195,28 @@ def load(folder: str | PathLike[str], into: nn.Module | None = None) -> nn.Modul
         True
     """
     saved = read_folder(folder)
-    return rebuilt(saved) if into is None else _loaded(saved, into)
+    nested = nested_in(saved, sparsity, keep)
+    model = rebuilt(saved) if into is None else _loaded(saved, into)
+    if nested is not None:
+        nested.apply(model, example_inputs, sparsity=sparsity, keep=keep)
+    return model
+
+
+def nested_in(saved: Folder, sparsity: Any, keep: Any) -> Nested | None:
+    """Return the nested networks of a folder; None if no rate is asked for.
+
+    Raises:
+        TrellisError: The folder holds one network, or the rate is out of range.
+    """
+    if sparsity is None and keep is None:
+        return None
+    if saved.nested is None:
+        raise TrellisError(
+            f"{str(saved.path)!r} holds one network, so no sparsity can be chosen; leave it out, "
+            "or shrink to several rates, such as sparsity=(0.9, 0.99, 0.999)"
+        )
+    saved.nested.budget(sparsity, keep)
+    return saved.nested
 
 
 def _masks(model: nn.Module) -> Masks | None:

@@ -21,7 +21,9 @@ from ..files import DIGEST, intact, write_tensors
 from ..masks import plain
 from ..masks.file import HEADER
 
-MASK = "masks:"  # prefix of a parameter's name: its packed mask, in the file of a saved model
+# Prefixes of names in the file of a saved model: packed masks, and the sizes of nested networks.
+MASK, NESTED = "masks:", "nested:"
+BESIDE = (MASK, NESTED)
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
@@ -30,7 +32,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
     if HEADER in metadata:
         raise TrellisError(f"{str(path)!r} holds masks, not weights: pass it as --masks")
     # The weights of a saved model are already 0 where its masks keep nothing.
-    given = {name: tensor for name, tensor in given.items() if not name.startswith(MASK)}
+    given = {name: tensor for name, tensor in given.items() if not name.startswith(BESIDE)}
     with plain(model) as seen:
         given = fitted(path, given, metadata, seen)
     # Outside of `plain`, so that parametrizations of the factory's model are still there.

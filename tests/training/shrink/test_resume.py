@@ -54,7 +54,11 @@ WAYS: dict[str, dict[str, Any]] = {
     "bf16": {"precision": "bf16", "regrow": 0.2},
     "trained": {"trained": True},
     "search": {"at_least": 0.6, "steps": 16},
-}
+    "nested": {"keep": (120, 60, 20), "steps": 40, "distill": 0.3},
+    "nested, scheduler": {
+        "keep": (120, 60), "optimizer": momentum, "scheduler": one_cycle, "steps": 40,
+    },
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -81,6 +85,9 @@ def test_stopped_anywhere_it_ends_the_same(way: str, tmp_path: Path) -> None:
     same(model, whole)
     assert found.history == expected.history
     assert found.masks == expected.masks and found.masks.budget == expected.masks.budget
+    if found.nested is not None and expected.nested is not None:
+        one, other = found.nested.tensors(), expected.nested.tensors()
+        assert all(torch.equal(value, other[name]) for name, value in one.items())
     assert not list(folder.glob(".*"))  # no checkpoint, lock or temporary file is left
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from ...errors import TrellisError
+from ...graph.inputs import from_specs, values
 from ...graph.trellis import Trellis, current
 from ...masks import plain
 from ...paths.kernels import count
@@ -264,22 +265,12 @@ class Compacted(nn.Module):
         """Return inputs of the shapes and types that the model was compacted with.
 
         Floats are drawn from a normal distribution, the same at every call; integers are 0.
+        An attention mask is 1 everywhere.
         """
-        generator = torch.Generator().manual_seed(0)
-        found = []
         for spec in self.specs:
             if "shape" not in spec or "dtype" not in spec:
                 raise TrellisError(f"expected tensors as inputs of the model, got {spec!r:.80}")
-            kind: torch.dtype = getattr(torch, str(spec["dtype"]))
-            zero = torch.zeros(tuple(spec["shape"]), dtype=kind)
-            if spec.get("name") == "attention_mask":  # zeros would hide every position
-                zero = torch.ones_like(zero)
-            found.append(
-                torch.randn(zero.shape, generator=generator).to(kind)
-                if kind.is_floating_point
-                else zero
-            )
-        return tuple(found)
+        return tuple(values(from_specs(self.specs)))
 
     def described(self) -> dict[str, Any]:
         """Describe the architecture, for a saved model."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -16,6 +16,7 @@ from ..schedule import CURVES, Schedule
 # below a thousandth, at a thousandth as well.
 WAYPOINTS = (100, 1000)
 _DISTILL = 0.5  # share of the teacher in the loss, after the first of them
+_TOGETHER = 0.35  # share of the steps that train nested networks together
 
 
 def waypoints(keep: int, total: int) -> list[int]:
@@ -33,12 +34,13 @@ class Phase:
 
     Args:
         name: Its name in logs and in the history.
-        kind: "dense", "prune" or "tune".
+        kind: "dense", "prune", "tune", or "nest" for several networks at once.
         steps: The number of optimizer steps.
         keep: The budget at its end; None for all connections.
         begin: The budget at its begin; None for all connections.
         distill: Share of the loss that compares outputs with the teacher's.
         warms: Whether the learning rate rises at its begin.
+        mark: Whether to note the network at its end.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Phase:
     begin: int | None = None
     distill: float = 0.0
     warms: bool = False
+    mark: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,12 +116,53 @@ class Course:
         prune 200 50
         tune 150 50
         """
-        first = 0 if trained else round(steps * self.split[0])
+        first = self._first(steps, trained)
         found = [Phase("dense", "dense", first, warms=True)] if first else []
         if keep is None:
             return found
         stops = [*(waypoints(keep, total) if self.waypoint else ()), keep]
         stops = stops[-max(1, min(len(stops), (steps - first) // 2)) :]
+        return found + self._pruned(stops, first, steps, total)
+
+    def nested(
+        self, steps: int, keep: Sequence[int], total: int, *, trained: bool = False
+    ) -> list[Phase]:
+        """Return the phases of ``steps`` steps that end with nested networks of several sizes.
+
+        >>> for phase in Course().nested(1000, [2000, 200], 10_000):
+        ...     print(phase.name, phase.steps, phase.keep, phase.mark)
+        dense 195 None False
+        prune to 2,000 130 2000 False
+        tune at 2,000 97 2000 True
+        prune 130 200 False
+        tune 98 200 True
+        tune together 350 2000 False
+        """
+        together = max(round(steps * _TOGETHER), 1)
+        first = self._first(steps - together, trained)
+        stops = {*keep, *(waypoints(keep[-1], total) if self.waypoint else ())}
+        if steps - together - first < 2 * len(stops):
+            raise TrellisError(
+                f"{steps:,} steps are too few for {len(keep)} rates; give more, such as "
+                f"steps={100 * len(stops)}"
+            )
+        found = [Phase("dense", "dense", first, warms=True)] if first else []
+        found += self._pruned(sorted(stops, reverse=True), first, steps - together, total)
+        ends = {phase.keep: number for number, phase in enumerate(found)}
+        found = [
+            replace(phase, mark=phase.keep in keep and ends[phase.keep] == number)
+            for number, phase in enumerate(found)
+        ]
+        share = _DISTILL if self.distill is None else self.distill
+        last = Phase("tune together", "nest", together, keep[0], keep[0], share, warms=True)
+        return [*found, last]
+
+    def _first(self, steps: int, trained: bool) -> int:
+        return 0 if trained else round(steps * self.split[0])
+
+    def _pruned(self, stops: Sequence[int], first: int, steps: int, total: int) -> list[Phase]:
+        """Return the phases that prune and fine-tune at each stop, after ``first`` steps."""
+        found = []
         share = self.split[1] / (self.split[1] + self.split[2])
         begin: int | None = None
         done = first
@@ -128,7 +172,7 @@ class Course:
             last = number == len(stops)
             taught = self.distill
             if taught is None:
-                taught = _DISTILL if number > 1 else 0.0
+                taught = _DISTILL if number > 1 and stop < total // WAYPOINTS[0] else 0.0
             told = ("prune", "tune") if last else (f"prune to {stop:,}", f"tune at {stop:,}")
             # After dense training the rate stays as it is; after fine-tuning it is 0.
             warms = number > 1 or first == 0
@@ -164,10 +208,11 @@ def rate_factor(phase: Phase, step: int) -> float:
     >>> [round(rate_factor(phase, step), 2) for step in range(4)]
     [1.0, 0.85, 0.5, 0.15]
     """
-    if phase.kind == "tune":
-        return 0.5 * (1 + math.cos(math.pi * step / phase.steps))
+    falls = 1.0
+    if phase.kind in ("tune", "nest"):
+        falls = 0.5 * (1 + math.cos(math.pi * step / phase.steps))
     warm = max(round(_WARM * phase.steps), 1) if phase.warms else 0
-    return min((step + 1) / (warm + 1), 1.0)
+    return falls * min((step + 1) / (warm + 1), 1.0)
 
 
 def _is_number(value: object) -> bool:

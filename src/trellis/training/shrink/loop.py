@@ -19,6 +19,8 @@ from torch.optim import Optimizer
 from ...errors import TrellisError
 from ...graph.trellis import Trellis
 from ...masks import Mask, Masks, masks_of
+from ...masks.plain import plain_tensors
+from ...saving.nested import others_of
 from ..pruner import Pruner, carried
 from .course import WAYPOINTS, Course, Phase, rate_factor
 from .progress import Watch
@@ -101,6 +103,8 @@ class Run:
         phases: The phases.
         name: The name of the run, for its checkpoint and its logs.
         teacher: The first teacher; None makes one of the model at the end of dense training.
+        marked: The networks at the ends of phases that ask for it (`Phase.mark`): their masks,
+            weights, and what is not a connection.
     """
 
     setup: Setup
@@ -110,6 +114,7 @@ class Run:
     teacher: nn.Module | None = None
     pruner: Pruner | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
+    marked: list[dict[str, dict[str, Tensor]]] = field(default_factory=list)
     step: int = 0
     epoch: int = 0
     place: int = 0  # batches of the epoch that are done
@@ -126,7 +131,7 @@ class Run:
         self.shell: nn.Module | None = None
         if self.distills and self.teacher is None:
             self.shell = _bare_copy(self.model)
-        self.optimizer = self.setup.optimizer(self.model)
+        self.optimizer = self.setup.optimizer(self.owner())
         self.rates = [float(group["lr"]) for group in self.optimizer.param_groups]
         self.scheduler = None
         if self.setup.scheduler is not None:
@@ -212,18 +217,46 @@ class Run:
             if self.pruner.step() is not None:
                 estimate_batch_norm(self.model, self.setup)
         self._note(phase, loss)
+        if phase.mark and self.step == self.ends[index]:
+            self.marked.append(self._mark())
 
-    def _train(self, batch: Batch, phase: Phase) -> Tensor:
-        setup = self.setup
-        self.model.train()
-        with setup.autocast():
-            result = setup.task.result(self.runner, batch)
+    def owner(self) -> nn.Module:
+        """Return the module whose parameters the optimizer trains."""
+        return self.model
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint stores of the model."""
+        return self.model.state_dict()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state` returned."""
+        self.model.load_state_dict(state)
+
+    def measured(self) -> float | None:
+        """Return the score that the history notes."""
+        return self.setup.score(self.model)
+
+    @property
+    def kept(self) -> int:
+        """The number of connections that the history notes."""
+        return self.net.total if self.pruner is None else self.pruner.kept
+
+    def learn(self, batch: Batch, phase: Phase) -> Tensor:
+        """Add the gradients of a batch; return its loss, without a teacher's."""
+        with self.setup.autocast():
+            result = self.setup.task.result(self.runner, batch)
             loss = told = result.loss.reshape(())
             if phase.distill and self.teacher is not None:
                 taught = self._taught(result, batch)
                 loss = (1 - phase.distill) * loss + phase.distill * taught
-        self.optimizer.zero_grad(set_to_none=True)
         self.scaler.scale(loss).backward()
+        return told.detach()
+
+    def _train(self, batch: Batch, phase: Phase) -> Tensor:
+        setup = self.setup
+        self.model.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.learn(batch, phase)
         if setup.clip is not None:
             self.scaler.unscale_(self.optimizer)
             parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
@@ -232,7 +265,18 @@ class Run:
         self.scaler.update()
         if self.scheduler is not None:
             self.scheduler.step()
-        return told.detach()
+        return loss
+
+    def _mark(self) -> dict[str, dict[str, Tensor]]:
+        assert self.pruner is not None
+        masks = dict(self.pruner.masks)
+        weights = plain_tensors(self.model)
+        others = others_of(self.model, list(masks))
+        return {
+            "masks": masks,
+            "weights": {name: weights[name].detach().clone() for name in masks},
+            "others": {name: value.detach().clone() for name, value in others.items()},
+        }
 
     def _taught(self, result: Result, batch: Batch) -> Tensor:
         assert self.teacher is not None
@@ -281,10 +325,10 @@ class Run:
                 f"{phase.name!r}; lower the learning rate with optimizer=, give clip=1.0, or look "
                 "for NaN in the data"
             )
-        kept = self.net.total if self.pruner is None else self.pruner.kept
+        kept = self.kept
         if row:
             scored = end or self.step % (max(self.steps // _SCORES, 1)) == 0
-            score = setup.score(self.model) if scored else None
+            score = self.measured() if scored else None
             self.history.append(
                 {"step": self.step, "phase": phase.name, "loss": mean, "kept": kept, "score": score}
             )
@@ -319,7 +363,8 @@ class Run:
             "place": self.place,
             "seconds": self.seconds,
             "phase": self.current,
-            "model": self.model.state_dict(),
+            "model": self.state(),
+            "marked": self.marked,
             "optimizer": self.optimizer.state_dict(),
             "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
             "scaler": self.scaler.state_dict(),
@@ -347,7 +392,8 @@ class Run:
         if state["pruner"] is not None:
             of = max(i for i in range(self.current + 1) if self.phases[i].kind == "prune")
             self.pruner = self._pruner(self.phases[of], state["pruner"])
-        self.model.load_state_dict(state["model"])
+        self.restore(state["model"])
+        self.marked = state.get("marked", [])  # older releases noted none
         if state["teacher"] is not None:
             if self.shell is None:  # a teacher from outside was replaced
                 self.shell = _bare_copy(self.teacher or self.model)

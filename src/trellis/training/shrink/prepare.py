@@ -18,6 +18,8 @@ from torch.optim import Optimizer
 from ...errors import TrellisError
 from ...files import digest
 from ...graph.trellis import Trellis, matching, trace
+from ...methods.budget import budget
+from ...methods.prune import Options
 from ..gradients import can_gather
 from ..pruner import Pruner
 from ..schedule import Schedule, options_of
@@ -46,7 +48,8 @@ class Prepared:
         net: The trellis of the model.
         course: The settings of the phases.
         steps: The optimizer steps in all.
-        target: The budget; None for a search.
+        target: The budget, the smallest of several; None for a search.
+        asked: The budgets of nested networks, largest first; empty for one network.
         at_least: The score to hold; None without a search.
         trained: Whether the model is trained already.
     """
@@ -56,6 +59,7 @@ class Prepared:
     course: Course
     steps: int
     target: int | None
+    asked: tuple[int, ...]
     at_least: float | None
     trained: bool
 
@@ -69,7 +73,7 @@ def prepared(
     pruning: Mapping[str, Any],
     example_inputs: Any,
     *,
-    target: tuple[float | None, int | None, float | None],
+    target: tuple[Any, Any, float | None],
     epochs: float | None,
     steps: int | None,
     trained: bool | None,
@@ -94,11 +98,12 @@ def prepared(
     finally:
         model.train(was)
     batches = count_batches("train_loader", loader) if steps is None else _length(loader)
-    total = _steps_of(epochs, steps, batches)
+    sparsity, keep, at_least = target
+    rates = several(sparsity, keep)
+    total = _steps_of(epochs, steps, batches, max(len(rates), 1))
     done = trained
     if done is None:
         done = _is_trained(task, losses, [task.read(given) for given in probes])
-    sparsity, keep, at_least = target
     if pruning["saliency"] is None:
         pruning = {**pruning, "saliency": "magnitude"}
         ignored = matching(net, options_of(pruning_options(pruning)).ignored)
@@ -109,9 +114,13 @@ def prepared(
     goal = None
     trial = copied(net)
     without_zeros(trial.model, seed)
-    if at_least is None:
-        checked = check_feasible(trial, keep, pruning, sparsity)
-        goal = checked.plan.target
+    asked: tuple[int, ...] = ()
+    if rates:
+        asked = _budgets(net, options, rates)
+        goal = check_feasible(trial, asked[-1], pruning).plan.target
+        _check_nested(options, pruning)
+    elif at_least is None:
+        goal = check_feasible(trial, keep, pruning, sparsity).plan.target
     make = _optimizer_of(optimizer, net.total)
     _check_optimizer(make, model)
     timed = None if scheduler is None else _scheduler_of(scheduler)
@@ -119,7 +128,7 @@ def prepared(
     settings = {
         "model": type(model).__name__,
         "sparsity": sparsity if sparsity is None else str(sparsity),
-        "keep": keep,
+        "keep": list(keep) if isinstance(keep, tuple) else keep,
         "at_least": at_least,
         "steps": total,
         "batches": batches,
@@ -154,7 +163,59 @@ def prepared(
         f"{'trained already' if done else 'not trained yet'}; {total:,} steps "
         f"({total / batches:.3g} epochs), {named}, seed {seed}, {task.device}"
     )
-    return Prepared(setup, net, course, total, goal, at_least, done)
+    if asked:
+        course.nested(total, asked, net.total, trained=done)  # raises if there are too few steps
+    return Prepared(setup, net, course, total, goal, asked, at_least, done)
+
+
+def alone(name: str, given: Any) -> Any:
+    """Return the one rate of a sequence of one; anything else as it is.
+
+    >>> alone("sparsity", [0.9]), alone("sparsity", (0.9, 0.99)), alone("keep", 12)
+    (0.9, (0.9, 0.99), 12)
+    """
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        return given
+    if not given:
+        raise TrellisError(f"expected at least one rate, got {name}={given!r}")
+    return given[0] if len(given) == 1 else tuple(given)
+
+
+def several(sparsity: Any, keep: Any) -> list[dict[str, Any]]:
+    """Return the rates, as arguments of `budget`, if several were asked for.
+
+    >>> several((0.9, 0.99), None)
+    [{'sparsity': 0.9}, {'sparsity': 0.99}]
+    >>> several(0.9, None)
+    []
+    """
+    both = {"sparsity": sparsity, "keep": keep}
+    return [{name: each} for name, given in both.items() if isinstance(given, tuple)
+            for each in given]  # fmt: skip
+
+
+def _budgets(net: Trellis, options: Options, rates: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+    """Return the budgets of several rates, largest first."""
+    ignored = matching(net, options.ignored)
+    total = sum(math.prod(s) for name, s in net.connections.items() if name not in ignored)
+    found = sorted({budget(total, **rate) for rate in rates}, reverse=True)
+    if len(found) < len(rates):
+        raise TrellisError(
+            f"expected different rates, got {list(rates)}, which keep {found} of {total:,} "
+            "connections; leave out those that keep as many as another"
+        )
+    return tuple(found)
+
+
+def _check_nested(options: Options, pruning: Mapping[str, Any]) -> None:
+    if not options.closes:
+        raise TrellisError(
+            "nested networks are consistent; leave out consistent=False, or give one sparsity"
+        )
+    if pruning.get("regrow"):
+        raise TrellisError(
+            "regrown connections would not be nested; leave out regrow, or give one sparsity"
+        )
 
 
 def _probed(model: nn.Module, loader: Iterable[Any], task: Task) -> tuple[list[Any], list[float]]:
@@ -309,13 +370,14 @@ def _length(loader: Any) -> int:
         return 1
 
 
-def _steps_of(epochs: float | None, steps: int | None, batches: int) -> int:
+def _steps_of(epochs: float | None, steps: int | None, batches: int, rates: int) -> int:
     if epochs is not None and steps is not None:
         raise TrellisError(f"give epochs or steps, got epochs={epochs!r} and steps={steps!r}")
     if steps is not None:
         return whole("steps", steps, 2)
     if epochs is None:
-        return min(max(math.ceil(_STEPS / batches), _FEWEST), _MOST) * batches
+        usual = min(max(math.ceil(_STEPS / batches), _FEWEST), _MOST) * batches
+        return usual * (rates + 1) // 2
     if not isinstance(epochs, Real) or isinstance(epochs, bool) or not 0 < epochs < math.inf:
         raise TrellisError(f"expected a positive number of epochs, got epochs={epochs!r}")
     return max(round(float(epochs) * batches), 2)

@@ -16,6 +16,7 @@ from ...files import check_writable
 from ...masks import Masks
 from ...pages import write_page
 from ...paths.audit import Audit
+from ...saving.nested import Nested
 from ...version import __version__
 from ..checkpoint import in_words
 
@@ -37,12 +38,30 @@ class Point:
     score: float
 
 
+@dataclass(frozen=True)
+class Rate:
+    """One of several nested networks.
+
+    Args:
+        kept: The connections kept.
+        total: The connections of the dense network.
+        score: The score on the validation data; None without them.
+        asked: Whether this size was asked for; the others are between two such.
+    """
+
+    kept: int
+    total: int
+    score: float | None
+    asked: bool
+
+
 @dataclass(frozen=True, eq=False)
 class Shrunk:
     """The result of `trellis.shrink`.
 
     Attributes:
-        model: The small model: the one that was given, trained and masked in place.
+        model: The small model: the one that was given, trained and masked in place. Of several
+            rates, it is the largest network.
         masks: What it keeps.
         audit: The count of live connections.
         history: One dictionary for about every hundredth of the run, with ``step``, ``phase``,
@@ -53,6 +72,8 @@ class Shrunk:
         search: The networks that ``at_least`` tried, largest first.
         met: Whether the search held the score; None without a search.
         seconds: The time that training took.
+        nested: The networks of all rates, if several were asked for; else None.
+        rates: Their sizes and scores, largest first, with some sizes between those asked for.
     """
 
     model: nn.Module
@@ -64,6 +85,8 @@ class Shrunk:
     search: tuple[Point, ...] = ()
     met: bool | None = None
     seconds: float = 0.0
+    nested: Nested | None = None
+    rates: tuple[Rate, ...] = ()
 
     def __repr__(self) -> str:
         kept, total = self.masks.kept, self.masks.total

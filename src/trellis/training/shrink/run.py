@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,15 +23,18 @@ from ...methods.prune import DEFAULT
 from ...methods.saliency import Saliency
 from ...paths.audit import audit
 from ...saving import load, save
-from ...saving.folder import is_saved
+from ...saving.folder import is_saved, read_folder
+from ...saving.nested import Nested
 from ..checkpoint import EVERY, OtherSettings
 from ..schedule import differing
 from ..search import ladder, smallest
 from ..trainer import arithmetic
 from .course import Course
 from .loop import Run, copied, masks_in, plain_state
+from .nested import Together
 from .prepare import (
     Prepared,
+    alone,
     check_clip,
     check_feasible,
     check_target,
@@ -40,7 +44,7 @@ from .prepare import (
     whole,
 )  # fmt: skip
 from .progress import watch
-from .result import Point, Shrunk
+from .result import Point, Rate, Shrunk
 from .state import random_state, read_state, restore_random, seed_everything
 from .task import Loss, Score, Task, check_loader
 
@@ -53,8 +57,8 @@ def shrink(
     model: nn.Module,
     train_loader: Iterable[Any],
     *,
-    sparsity: float | None = None,
-    keep: int | None = None,
+    sparsity: float | Sequence[float] | None = None,
+    keep: int | Sequence[int] | None = None,
     at_least: float | None = None,
     validation: Iterable[Any] | None = None,
     loss: Loss | None = None,
@@ -92,6 +96,11 @@ def shrink(
 
     Give one of ``sparsity``, ``keep`` and ``at_least``. The model is trained and masked in place.
 
+    Several rates make nested networks with shared weights, each inside the next larger one. They
+    are pruned one after another and then trained together. The model becomes the largest.
+    ``result.nested.apply(model, sparsity=...)`` makes it any other, also of a rate between those
+    asked for, and `trellis.load` takes any of them out of a folder.
+
     Args:
         model: Any module that can be traced. If it is trained already, it is only pruned and
             fine-tuned.
@@ -99,8 +108,9 @@ def shrink(
             `DataLoader`, or a list. A batch is ``(inputs, targets)``, a dictionary of keyword
             inputs with the targets under ``labels``, or a tensor. Inputs are a tensor, a tuple or
             a dictionary.
-        sparsity: The fraction of connections to remove, such as 0.99.
-        keep: The number of connections to keep.
+        sparsity: The fraction of connections to remove, such as 0.99, or several fractions, such
+            as (0.9, 0.99, 0.999).
+        keep: The number of connections to keep, or several numbers.
         at_least: Search for the smallest network with this score on ``validation``. The dense
             network is trained once. Each network tried is then pruned and fine-tuned.
         validation: Batches for the score.
@@ -116,7 +126,7 @@ def shrink(
             step. By default the rate rises at first, stays while the network is trained and pruned,
             and falls to 0 along a cosine while it is fine-tuned.
         epochs: The length of the whole run. The default makes about 4,000 steps, from 10 to 300
-            epochs.
+            epochs; half as many again for each further rate.
         steps: The number of optimizer steps, in place of ``epochs``.
         trained: Whether the model is trained already. By default it is, if the loss on the first
             batches is below half that of a constant prediction.
@@ -137,7 +147,8 @@ def shrink(
         distill: The share of the loss that compares outputs with those of the dense network,
             while it is pruned and fine-tuned; 0 for none. By default only networks below 1 % are
             distilled: after the first waypoint, half of the loss compares with the network there.
-            It needs targets that are classes, or the default loss.
+            It needs targets that are classes, or the default loss. While several rates are
+            trained together, the largest network teaches the others (default: half of the loss).
         temperature: The temperature of that comparison.
         waypoints: Whether networks below 1 % of the connections are first pruned and fine-tuned at
             1 %, and those below 0.1 % at 0.1 % as well.
@@ -175,6 +186,7 @@ def shrink(
     """
     if not isinstance(model, nn.Module):
         raise TrellisError(f"expected a torch.nn.Module, got {model!r:.60}")
+    sparsity, keep = alone("sparsity", sparsity), alone("keep", keep)
     check_target(sparsity, keep, at_least, validation)
     check_loader("train_loader", train_loader)
     if validation is not None and score is None:
@@ -223,7 +235,8 @@ def _done(ready: Prepared) -> Shrunk:
             ready.setup.watch.say(f"{folder} holds the finished run")
             return _read(ready, folder, stored)
         _check_checkpoints(ready, folder)
-    found = _single(ready) if ready.at_least is None else _searched(ready)
+    make = _searched if ready.at_least is not None else _nested if ready.asked else _single
+    found = make(ready)
     if folder is not None:
         _write(ready, folder, found)
     return found
@@ -235,6 +248,29 @@ def _single(ready: Prepared) -> Shrunk:
     run = Run(ready.setup, ready.net, phases)
     run.train()
     return _result(ready, run, run.history, dense, run.seconds)
+
+
+def _nested(ready: Prepared) -> Shrunk:
+    setup, net = ready.setup, ready.net
+    *phases, last = ready.course.nested(ready.steps, ready.asked, net.total, trained=ready.trained)
+    dense = setup.score(net.model) if ready.trained else None
+    run = Run(setup, net, phases)
+    run.train()
+    ended = [row["score"] for row in run.history if row["phase"] == "dense" and row["score"]]
+    both = Together(
+        setup, net, [last], "together", stops=tuple(run.marked), asked=ready.asked
+    )  # fmt: skip
+    both.train()
+    made, rates = both.nested()
+    history = [*run.history, *({**row, "step": run.step + row["step"]} for row in both.history)]
+    return Shrunk(
+        net.model, _largest(net.model, made), audit(net), history, rates[0].score,
+        ended[-1] if ended else dense, seconds=run.seconds + both.seconds, nested=made, rates=rates,
+    )  # fmt: skip
+
+
+def _largest(model: nn.Module, made: Nested) -> Masks:
+    return Masks(dict(masks_of(model)), budget=made.asked[0])
 
 
 def _result(
@@ -316,7 +352,7 @@ def _check_checkpoints(ready: Prepared, folder: Path) -> None:
 
 def _write(ready: Prepared, folder: Path, found: Shrunk) -> None:
     """Write the model, then the rest of the result, then remove the checkpoints."""
-    save(found.model, folder / MODEL)
+    save(found.model, folder / MODEL, nested=found.nested)
     told = {
         "settings": ready.setup.settings,
         "budget": found.masks.budget,
@@ -329,6 +365,7 @@ def _write(ready: Prepared, folder: Path, found: Shrunk) -> None:
             [p.budget, p.kept, p.total, None if p.score == -math.inf else p.score]
             for p in found.search
         ],
+        "rates": [dataclasses.asdict(rate) for rate in found.rates],
     }
     with replacing(folder / RESULT) as [draft]:
         draft.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
@@ -340,15 +377,15 @@ def _write(ready: Prepared, folder: Path, found: Shrunk) -> None:
 def _read(ready: Prepared, folder: Path, told: Mapping[str, Any]) -> Shrunk:
     model = ready.net.model
     load(folder / MODEL, into=model)
-    kept = masks_of(model)
-    masks = Masks(dict(kept), budget=told["budget"])
+    masks = Masks(dict(masks_of(model)), budget=told["budget"])
     search = tuple(
         Point(budget, count, total, -math.inf if score is None else score)
         for budget, count, total, score in told["search"]
     )
     return Shrunk(
         model, masks, audit(ready.net), told["history"], told["score"], told["dense_score"],
-        search, told["met"], told["seconds"],
+        search, told["met"], told["seconds"], read_folder(folder / MODEL).nested,
+        tuple(Rate(**rate) for rate in told.get("rates", ())),
     )  # fmt: skip
 
 
