@@ -21,7 +21,7 @@ from tests.deploy.tools import tool
 from tests.report.browser import chromium
 from trellis.errors import TrellisError
 from trellis.live import hands
-from trellis.live.server import new_token, serve
+from trellis.live.server import application, new_token, routes_of, serve
 from trellis.live.session import Session
 
 PHOTOS = Path(__file__).parents[2].parent / "shared" / "data" / "hand-photos"
@@ -83,17 +83,20 @@ def served(folder: Path, detector: Path, length: float = 0.4) -> Iterator[tuple[
     from trellis.cli.live import bound
 
     session, token, sock = Session(folder, detector, length), new_token(), bound(0)
-    address = f"http://127.0.0.1:{sock.getsockname()[1]}/{token}/"
+    port = sock.getsockname()[1]
+    address = f"http://127.0.0.1:{port}/{token}/"
+    app = application("page.html", routes_of(session), detector, token, port)
     up = threading.Event()
     ended = threading.Event()
     thread = threading.Thread(
-        target=serve, args=(session, token, sock, up.set, ended), daemon=True
+        target=serve, args=(app, sock, up.set, ended), daemon=True
     )  # fmt: skip
     thread.start()
     assert up.wait(20)
     try:
         yield address, session
     finally:
+        session.stop()
         ended.set()
         thread.join(20)
 

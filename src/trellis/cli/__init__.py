@@ -31,7 +31,7 @@ Command = Callable[..., int]
 
 COMMANDS = (
     "audit", "prune", "demo", "data", "train", "tune", "shrink", "evaluate", "export", "reproduce",
-    "report", "live",
+    "report", "live", "record",
 )  # fmt: skip
 
 # The module of a command, where it is not named like the command.
@@ -79,6 +79,8 @@ Find the dead weights of a pruned network, and prune so that every kept weight i
             trellis report runs/demo/paper
   live    record gestures with a camera, train on them, and recognise them live
             trellis live
+  record  record gestures from video files
+            trellis record my-gestures --video wave/1.mp4 wave/2.mp4
 
 `trellis COMMAND --help` explains a command; `trellis --version` prints the version.
 Exit status: 0 success, 1 below --fail-under, 2 an error (one line on stderr).

@@ -51,32 +51,41 @@ def live(
       trellis live my-gestures --no-open
     """
     needed()
-    from ..live import hands
-
-    if not 0 <= port < 65536:
-        raise TrellisError(f"--port {port}: expected a number from 0 to 65535")
     if not 0 < length <= 100:
         raise TrellisError(f"--length {length:g}: expected a number above 0 and up to 100")
-    if not hands.sound(hands.default_folder()):
-        say("fetching the hand detector, @mediapipe/hands, with npm, once")
-    place = hands.fetch()
+    place = detector()
     if set_up:
         say(f"the hand detector is in {place}")
         return 0
-    from ..live.server import new_token, serve
+    from ..live.server import application, new_token, routes_of, serve
     from ..live.session import Session
 
     session = Session(folder, place, length)
-    sock = bound(port)
-    token = new_token()
-    address = f"http://127.0.0.1:{sock.getsockname()[1]}/{token}/"
+    sock, token = bound(port), new_token()
+    number = sock.getsockname()[1]
+    address = f"http://127.0.0.1:{number}/{token}/"
     say(f"open {address}", f"clips: {session.clips.folder}; Ctrl-C stops")
-    serve(session, token, sock, ready=None if no_open else lambda: webbrowser.open(address))
+    app = application("page.html", routes_of(session), place, token, number)
+    try:
+        serve(app, sock, ready=None if no_open else lambda: webbrowser.open(address))
+    finally:
+        session.stop()
     return 0
+
+
+def detector() -> Path:
+    """Return the folder of the hand detector; say so if it is fetched now."""
+    from ..live import hands
+
+    if not hands.sound(hands.default_folder()):
+        say("fetching the hand detector, @mediapipe/hands, with npm, once")
+    return hands.fetch()
 
 
 def bound(port: int) -> socket.socket:
     """Return a socket that listens on this machine alone."""
+    if not 0 <= port < 65536:
+        raise TrellisError(f"--port {port}: expected a number from 0 to 65535")
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

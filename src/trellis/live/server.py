@@ -1,4 +1,4 @@
-"""The server of ``trellis live``: this machine alone, behind a random token, with bounded uploads.
+"""The server of ``trellis live`` and ``record``: this machine alone, and bounded uploads.
 
 Every address begins with the token. The host must be this server by name, so that another site
 cannot reach it by a name of its own (DNS rebinding). A request that changes something must come
@@ -13,8 +13,9 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -53,7 +54,7 @@ _HEADERS = {
     "x-frame-options": "DENY",
     "cache-control": "no-store",
 }
-_PAGE = ("page.html", "page.css", "page.js", "camera.js", "hand.js")
+_PAGE = ("page.css", "page.js", "camera.js", "hand.js", "videos.js")
 
 
 def new_token() -> str:
@@ -125,28 +126,54 @@ async def body_of(request: Request) -> Any:
     return found
 
 
-def application(session: Session, token: str, port: int) -> ASGIApp:
-    """Return the server's application."""
+def application(first: str, routes: Sequence[Route], hands: Path, token: str, port: int) -> ASGIApp:
+    """Return a server's application.
 
-    def answered(found: Any, status: int = 200) -> Response:
-        return JSONResponse(found, status)
+    Args:
+        first: The file of the page that is opened.
+        routes: What the page asks for.
+        hands: The folder of the hand detector.
+        token: The token that addresses begin with.
+        port: The port of the server.
+    """
 
     async def page(request: Request) -> Response:
-        name = request.path_params.get("name", "page.html")
+        name = request.path_params.get("name", first)
         if name == "model.js":
             script = packaged("model.js") + packaged("stream.js")
             content = f"{script}\nexport {{openNetwork, openStream}};\n".encode()
-        elif name in _PAGE:
+        elif name in (first, *_PAGE):
             content = files("trellis.live").joinpath("page", name).read_bytes()
         else:
             raise KeyError(name)
         return Response(content, media_type=_TYPES[name.rpartition(".")[2]])
 
-    async def hands(request: Request) -> Response:
+    async def detector(request: Request) -> Response:
         name = request.path_params["name"]
-        content = await run_in_threadpool(read_hands, session.hands, name)
+        content = await run_in_threadpool(read_hands, hands, name)
         kind = _TYPES.get(name.rpartition(".")[2], "application/octet-stream")
         return Response(content, media_type=kind)
+
+    async def refused(request: Request, error: Exception) -> Response:
+        return answered({"error": str(error)}, 400)
+
+    own = [Route("/", page), Route("/hands/{name}", detector), *routes, Route("/{name}", page)]
+    inner = Starlette(routes=own, exception_handlers={TrellisError: refused, KeyError: missing})
+    return Guard(inner, token, port)
+
+
+def answered(found: Any, status: int = 200) -> Response:
+    """Answer with JSON."""
+    return JSONResponse(found, status)
+
+
+async def missing(request: Request, error: Exception) -> Response:
+    """Answer for a name that does not exist."""
+    return Response(status_code=404)
+
+
+def routes_of(session: Session) -> list[Route]:
+    """Return what the page of ``trellis live`` asks for."""
 
     async def state(request: Request) -> Response:
         return answered(session.state(request.headers.get("x-page", "")))
@@ -175,7 +202,7 @@ def application(session: Session, token: str, port: int) -> ASGIApp:
         return answered({})
 
     async def stop(request: Request) -> Response:
-        session.stop()
+        await run_in_threadpool(session.stop)
         return answered({})
 
     async def made(request: Request) -> Response:
@@ -187,43 +214,28 @@ def application(session: Session, token: str, port: int) -> ASGIApp:
         kind = _TYPES[name.rpartition(".")[2]]
         return Response(content, media_type=kind, headers=headers)
 
-    async def refused(request: Request, error: Exception) -> Response:
-        return answered({"error": str(error)}, 400)
-
-    routes = [
-        Route("/", page), Route("/hands/{name}", hands), Route("/state", state),
-        Route("/open", opened, methods=["POST"]), Route("/clips", add, methods=["POST"]),
-        Route("/clips/remove", remove, methods=["POST"]),
+    return [
+        Route("/state", state), Route("/open", opened, methods=["POST"]),
+        Route("/clips", add, methods=["POST"]), Route("/clips/remove", remove, methods=["POST"]),
         Route("/clips/frames", clip, methods=["POST"]), Route("/train", train, methods=["POST"]),
         Route("/stop", stop, methods=["POST"]), Route("/made/{name}", made),
-        Route("/{name}", page),
     ]  # fmt: skip
-    inner = Starlette(routes=routes, exception_handlers={TrellisError: refused, KeyError: missing})
-    return Guard(inner, token, port)
-
-
-async def missing(request: Request, error: Exception) -> Response:
-    """Answer for a name that does not exist."""
-    return Response(status_code=404)
 
 
 def serve(
-    session: Session,
-    token: str,
+    app: ASGIApp,
     sock: socket.socket,
     ready: Callable[[], object] | None = None,
     ended: threading.Event | None = None,
 ) -> None:
-    """Serve a session on a bound socket, until Ctrl-C or until ``ended`` is set.
+    """Serve an application on a bound socket, until Ctrl-C or until ``ended`` is set.
 
     Args:
-        session: The session.
-        token: The token that addresses begin with.
+        app: The application.
         sock: A socket that is bound to 127.0.0.1.
         ready: Called once the server answers.
         ended: Ends the server when it is set.
     """
-    app = application(session, token, sock.getsockname()[1])
     config = uvicorn.Config(
         app, log_level="error", access_log=False, server_header=False, lifespan="off",
         ws="none", proxy_headers=False, h11_max_incomplete_event_size=16384, limit_concurrency=64,
@@ -239,7 +251,6 @@ def serve(
     except KeyboardInterrupt:
         pass
     finally:
-        session.stop()
         sock.close()
 
 

@@ -55,10 +55,11 @@ export async function openDetector(found) {
     return places;
   }))));
   await hands.initialize();
-  return async video => {
+  const detect = async video => {
     shape = video.videoWidth / video.videoHeight / SHAPE;
     await hands.send({image: video});
   };
+  return Object.assign(detect, {reset: () => hands.reset()});
 }
 
 const apart = (a, b) => Math.hypot(a[27] - b[27], a[28] - b[28]);  // the middle of the palm

@@ -29,6 +29,13 @@ export function drawHand(pen, frame, {bones, branches}, at, width = 5, faint = f
   }
 }
 
+/** From fractions of a 4:3 picture to an area, as a video lies in it. */
+export function within(video, {width, height}) {
+  const wide = video.videoWidth / video.videoHeight || 4 / 3;
+  const h = Math.min(height, width / wide), w = h * 4 / 3;
+  return (x, y) => [width / 2 + (x - 0.5) * w, (height - h) / 2 + y * h];
+}
+
 /** Make a canvas as sharp as the screen; its pen, width and height. */
 export function cleared(canvas) {
   const ratio = devicePixelRatio || 1, {clientWidth: width, clientHeight: height} = canvas;

@@ -1,7 +1,7 @@
 // Record, train, try: the page of `trellis live`. Names and errors are shown as text, never as HTML.
 // @ts-check
 import {followed, hasSimd, openCamera, openDetector, Pace} from "./camera.js";
-import {cleared, drawHand, thumbnail} from "./hand.js";
+import {cleared, drawHand, thumbnail, within} from "./hand.js";
 import {openNetwork, openStream} from "./model.js";
 
 const $ = id => document.getElementById(id);
@@ -144,15 +144,9 @@ function took(frame) {
   if (s.stream && s.step === "try") recognise(frame);
 }
 
-function toStage({width, height}) {  // from fractions of a 4:3 picture to the stage, as the video lies in it
-  const wide = video.videoWidth / video.videoHeight || 4 / 3;
-  const h = Math.min(height, width / wide), w = h * 4 / 3;
-  return (x, y) => [width / 2 + (x - 0.5) * w, (height - h) / 2 + y * h];
-}
-
 function show(hand) {
   if (s.replay) return;
-  const area = cleared(overlay), at = toStage(area), width = Math.max(4, area.width / 150);
+  const area = cleared(overlay), at = within(video, area), width = Math.max(4, area.width / 150);
   for (const other of s.hands) if (other !== hand) drawHand(area.pen, other, s.server, at, width, true);
   if (hand) drawHand(area.pen, hand, s.server, at, width);
   if (!hand) pill("No hand in the picture", s.mode === "recording");
@@ -350,7 +344,7 @@ function replay(frames, times = Infinity) {
       return stage.classList.remove("replaying");
     }
     const area = cleared(overlay);
-    drawHand(area.pen, frames[Math.floor(t) % frames.length], s.server, toStage(area), Math.max(4, area.width / 150));
+    drawHand(area.pen, frames[Math.floor(t) % frames.length], s.server, within(video, area), Math.max(4, area.width / 150));
     requestAnimationFrame(draw);
   });
 }
