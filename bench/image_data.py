@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.nn import functional as F
 
 MEAN = (0.4914, 0.4822, 0.4465)
 DEVIATION = (0.2470, 0.2435, 0.2616)
@@ -62,6 +63,25 @@ def cifar10(folder: Path) -> Images:
         labels[-held:],
         found["test"],
         found["test_labels"],
+    )
+
+
+def smaller(images: Images, side: int, many: int) -> Images:
+    """Return the first ``many`` training images, and all images at ``side`` pixels: means."""
+
+    def shrunk(pixels: Tensor) -> Tensor:
+        if side == pixels.shape[-1]:
+            return pixels
+        means = F.adaptive_avg_pool2d(pixels.float(), side)
+        return means.round().to(torch.uint8)
+
+    return Images(
+        shrunk(images.train[:many]),
+        images.train_labels[:many],
+        shrunk(images.held),
+        images.held_labels,
+        shrunk(images.test),
+        images.test_labels,
     )
 
 

@@ -10,6 +10,11 @@ them train for the same number of steps. Rivals follow their papers:
 - ``snip`` (1810.02340), ``grasp`` (2002.07376), ``synflow`` (2006.05467): masks at initialisation.
 - ``rigl``: random ERK, then regrowth by gradients (Evci et al., 1911.11134), 30 % at first.
 - ``acdc``: alternating dense and sparse phases (Peste et al., 2106.12379).
+
+The last two return weights to channels that lost all inputs. Batch norm divides by the deviation of
+such a channel, which is 0, so the first gradient of these weights is hundreds of times too large.
+One step makes them the largest of all, and magnitudes then keep them for ever. Both methods
+therefore clip gradients, and ``rigl`` grows no weight into a channel without inputs.
 """
 
 from __future__ import annotations
@@ -142,8 +147,9 @@ def grasp(training: Training, sparsity: float, seed: int) -> BeforeStep:
 def rigl(training: Training, sparsity: float, seed: int, share: float = 0.3) -> BeforeStep:
     """Drop the smallest weights of each layer and grow those with the largest gradient."""
     start = static(training, sparsity, seed, method="random", scope="erk")
+    training.clips = True
     last = int(0.75 * training.steps)
-    every = max(1, training.steps_per_epoch // UPDATES_PER_EPOCH)
+    every = 100  # as published
 
     def before(step: int) -> None:
         start(step)
@@ -157,7 +163,8 @@ def rigl(training: Training, sparsity: float, seed: int, share: float = 0.3) -> 
             kept = int(mask.sum())
             many = min(int(fraction * kept), mask.numel() - kept)
             weight = training.parameters[name].detach().reshape(-1).abs()
-            gradient = gradients[name].reshape(-1).abs()
+            fed = training.masks[name].flatten(1).any(1)  # channels with inputs
+            gradient = (gradients[name].flatten(1).abs() * fed[:, None]).reshape(-1)
             staying = torch.where(mask, weight, -1.0).topk(kept - many).indices
             after = torch.zeros_like(mask)
             after[staying] = True
@@ -171,6 +178,7 @@ def rigl(training: Training, sparsity: float, seed: int, share: float = 0.3) -> 
 
 def acdc(training: Training, sparsity: float, seed: int) -> BeforeStep:
     """A dense start, then sparse and dense phases in turn; the last quarter is sparse."""
+    training.clips = True
     many = int(training.net.total * (1 - sparsity))
     start, last = int(0.1 * training.steps), int(0.75 * training.steps)
     phase = max(1, (last - start) // 13)  # seven sparse and six dense phases
@@ -184,6 +192,7 @@ def acdc(training: Training, sparsity: float, seed: int) -> BeforeStep:
             )
         elif step + phase <= last:
             training.set_masks({n: torch.ones_like(training.masks[n]) for n in training.names})
+            training.forget()
 
     return before
 

@@ -21,6 +21,7 @@ from torch.nn import functional as F
 import trellis
 
 Masks = Mapping[str, Tensor]
+CLIP = 2.0
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class Training:
     Attributes:
         parameters: The network's parameters. Those that can be pruned are 0 where masked.
         masks: Float masks of the prunable parameters, 1 where kept. Change them with `set_masks`.
+        clips: Whether the gradient's norm is held to at most 2. Weights that return to a channel
+            without inputs need it: batch norm multiplies their first gradient by up to 316.
         worth: Running mean of the absolute gradient of each prunable weight, pruned ones too,
             where `measures` is set.
     """
@@ -94,7 +97,8 @@ class Training:
             p.grad = torch.zeros_like(p)
         self.rate = torch.zeros((), device=device)
         self.count = torch.zeros((), device=device)
-        self.x = torch.zeros(settings.batch, 3, 32, 32, device=device)
+        side = images.train.shape[-1]
+        self.x = torch.zeros(settings.batch, 3, side, side, device=device)
         if self.cuda:
             self.x = self.x.to(memory_format=torch.channels_last)
         self.y = torch.zeros(settings.batch, dtype=torch.int64, device=device)
@@ -102,14 +106,14 @@ class Training:
         self.held_set = self._normalized(self.images.held)
         self.test_set = self._normalized(self.images.test)
         self.generator = torch.Generator(device=device)
-        self.graphs: dict[bool, torch.cuda.CUDAGraph] = {}
+        self.graphs: dict[tuple[bool, bool], torch.cuda.CUDAGraph] = {}
         self.start(0)
 
     def retrace(self) -> None:
         """Trace a copy without masks: Trellis registers its masks on what it prunes."""
         self.net = trellis.trace(
             network(self.settings.network).to(self.device).eval(),
-            torch.zeros(1, 3, 32, 32, device=self.device),
+            torch.zeros(1, *self.images.train.shape[1:], device=self.device),
         )
 
     def start(self, seed: int) -> None:
@@ -124,7 +128,7 @@ class Training:
             for mask in self.masks.values():
                 mask.fill_(1)
             self.count.zero_()
-        self.measures = False
+        self.measures = self.clips = False
         self.generator.manual_seed(seed)
         self.model.train()
 
@@ -179,6 +183,18 @@ class Training:
             parameter.copy_(self.parameters[plain])
         return self.net
 
+    def masked(self) -> trellis.Trellis:
+        """Return the network, traced anew, with the present weights and masks, for an audit."""
+        self.retrace()
+        net = self.loaded()
+        trellis.Masks({name: mask > 0 for name, mask in self.masks.items()}).apply(net.model)
+        return net
+
+    def forget(self) -> None:
+        """Reset the optimizer's momentum."""
+        for state in (*self.first, *self.second, self.count):
+            state.zero_()
+
     # A step.
 
     def _autocast(self) -> AbstractContextManager[object]:
@@ -211,6 +227,9 @@ class Training:
         if self.measures:
             torch._foreach_lerp_(list(self.worth.values()), torch._foreach_abs(prunable), 0.02)
         torch._foreach_mul_(prunable, list(self.masks.values()))
+        if self.clips:
+            norm = torch.stack(torch._foreach_norm(gradients)).norm()
+            torch._foreach_mul_(gradients, (CLIP / (norm + 1e-6)).clamp(max=1))
         settings = self.settings
         if settings.adam:
             self.count.add_(1)
@@ -236,9 +255,9 @@ class Training:
         if not self.cuda:
             self._step()
             return
-        if self.measures not in self.graphs:
+        if (self.measures, self.clips) not in self.graphs:
             self._capture()
-        self.graphs[self.measures].replay()
+        self.graphs[self.measures, self.clips].replay()
 
     def _capture(self) -> None:
         """Capture a step. Its warm-up runs change the state, which is put back."""
@@ -252,8 +271,8 @@ class Training:
             for _ in range(3):
                 self._step()
         torch.cuda.current_stream().wait_stream(side)
-        self.graphs[self.measures] = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graphs[self.measures]):
+        graph = self.graphs[self.measures, self.clips] = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
             self._step()
         with torch.no_grad():
             for tensor, old in zip(tensors, before, strict=True):
@@ -268,15 +287,18 @@ class Training:
         return ((pixels.float() - mean) / deviation).to(kind)
 
     def _augmented(self) -> tuple[Tensor, Tensor]:
-        """Return all training images, shuffled, each moved by up to 4 pixels and mirrored."""
-        many = len(self.train_set)
+        """Return all training images, shuffled, each moved by up to an eighth and mirrored."""
+        many, _, _, side = self.train_set.shape
+        edge = side // 8
         order = torch.randperm(many, generator=self.generator, device=self.device)
-        shift = torch.randint(0, 9, (2, many), generator=self.generator, device=self.device)
+        shift = torch.randint(
+            0, 2 * edge + 1, (2, many), generator=self.generator, device=self.device
+        )
         mirrored = torch.rand(many, generator=self.generator, device=self.device) < 0.5
-        inside = torch.arange(32, device=self.device)
-        columns = torch.where(mirrored[:, None], 31 - inside, inside) + shift[0][:, None]
+        inside = torch.arange(side, device=self.device)
+        columns = torch.where(mirrored[:, None], side - 1 - inside, inside) + shift[0][:, None]
         rows = inside + shift[1][:, None]
-        padded = F.pad(self.train_set, (4, 4, 4, 4))[order]
-        moved = padded.gather(2, rows[:, None, :, None].expand(-1, 3, -1, 40))
-        moved = moved.gather(3, columns[:, None, None, :].expand(-1, 3, 32, -1))
+        padded = F.pad(self.train_set, (edge,) * 4)[order]
+        moved = padded.gather(2, rows[:, None, :, None].expand(-1, 3, -1, side + 2 * edge))
+        moved = moved.gather(3, columns[:, None, None, :].expand(-1, 3, side, -1))
         return moved, self.images.train_labels[order]

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 import torch.multiprocessing as multiprocessing
-from image_data import cifar10
+from image_data import cifar10, smaller
 from image_methods import METHODS
 from image_models import NETWORKS
 from image_training import Training, settings_for
@@ -31,7 +31,7 @@ import trellis
 
 Cell = dict[str, Any]
 Row = dict[str, Any]
-KEYS = ("network", "method", "sparsity", "seed", "epochs")
+KEYS = ("network", "method", "sparsity", "seed", "epochs", "images", "side")
 
 
 def arguments() -> argparse.Namespace:
@@ -41,6 +41,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sparsities", nargs="+", type=float, default=[0.98, 0.99])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--images", type=int, default=45000, help="training images (default 45000)")
+    parser.add_argument("--side", type=int, default=32, help="pixels of a side (default 32)")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=1e9, help="start no cell after these")
     parser.add_argument("--data", type=Path, default=Path("data/cifar10"))
@@ -61,7 +63,9 @@ def cells(given: argparse.Namespace, done: list[Row]) -> Iterator[Cell]:
                     dense = method == "dense"
                     if dense and sparsity != given.sparsities[0]:
                         continue
-                    values = (network, method, 0.0 if dense else sparsity, seed, given.epochs)
+                    rate = 0.0 if dense else sparsity
+                    size = given.epochs, given.images, given.side
+                    values = (network, method, rate, seed, *size)
                     if values not in made:
                         yield dict(zip(KEYS, values, strict=True))
 
@@ -76,7 +80,7 @@ def made(training: Training, cell: Cell) -> Row:
     images = training.images
     held = training.accuracy(training.held_set, images.held_labels)
     test = training.accuracy(training.test_set, images.test_labels)
-    found = trellis.audit(training.loaded())
+    found = trellis.audit(training.masked())
     return {
         **cell,
         "held": held,
@@ -93,7 +97,7 @@ def made(training: Training, cell: Cell) -> Row:
 def work(given: argparse.Namespace, todo: Any, results: Any) -> None:
     """Make cells until none is left or the time is over."""
     torch.set_num_threads(1)
-    images = cifar10(given.data)
+    images = smaller(cifar10(given.data), given.side, given.images)
     training: Training | None = None
     while (cell := todo.get()) is not None:
         if time.time() > given.until:
@@ -147,10 +151,13 @@ def main() -> None:
 def table(rows: list[Row], images: str) -> str:
     """Return the accuracies as Markdown: mean and standard deviation over seeds."""
     lines = []
-    for network, epochs in dict.fromkeys((r["network"], r["epochs"]) for r in rows):
-        own = [r for r in rows if (r["network"], r["epochs"]) == (network, epochs)]
+    sizes = ("network", "epochs", "images", "side")
+    for size in dict.fromkeys(tuple(row[key] for key in sizes) for row in rows):
+        own = [row for row in rows if tuple(row[key] for key in sizes) == size]
+        network, epochs, many, side = size
         rates = sorted({r["sparsity"] for r in own if r["method"] != "dense"})
-        lines += ["", f"{network}, {epochs} epochs, {images} images, top-1 %", ""]
+        told = f"{many} training images of {side} pixels"
+        lines += ["", f"{network}, {epochs} epochs, {told}, {images} images, top-1 %", ""]
         lines.append("| method | " + " | ".join(f"{100 * rate:g} %" for rate in rates) + " |")
         lines.append("|---" * (len(rates) + 1) + "|")
         for method in dict.fromkeys(r["method"] for r in own):
