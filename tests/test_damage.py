@@ -15,7 +15,7 @@ import trellis
 from trellis.deploy.format import read, to_bytes
 from trellis.errors import TrellisError
 from trellis.files import DIGEST, write_tensors
-from trellis.masks.file import HEADER
+from trellis.masks.masks import HEADER
 from trellis.paper.pruning import read_network
 from trellis.saving.weights import read_tensors, write_weights
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from .interrupt import watch_imports as _watch_imports
-from .lazy import lazy as _lazy
+from .imports import lazy as _lazy
+from .imports import watch_imports as _watch_imports
 from .version import __version__ as __version__
 
 _watch_imports()  # before torch, whose import takes seconds

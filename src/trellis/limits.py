@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +54,36 @@ def check_bytes(size: int, what: str, do: str, most: int = LARGEST) -> None:
         raise TrellisError(f"{what}: expected at most {most:,} bytes, got {_told(size)}; {do}")
 
 
-def read_limited(path: Path, most: int = LARGEST_TEXT) -> bytes:
-    """Read a file of at most ``most`` bytes; raises OSError as `Path.read_bytes` does."""
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size  # of a pipe it is 0
-        content = file.read(most + 1) if size <= most else b""
-    check_bytes(max(size, len(content)), str(path), "leave out what is not needed", most)
+def read_limited(
+    path: Path, most: int = LARGEST_TEXT, do: str = "", name: str | None = None
+) -> bytes:
+    """Read a regular file of at most ``most`` bytes. A pipe or a device could block forever.
+
+    Args:
+        path: The file.
+        most: Largest size in bytes.
+        do: What to do about a file that cannot be read, for messages.
+        name: The file's name in messages (default: its path, quoted).
+
+    Raises:
+        FileNotFoundError: The file does not exist.
+        TrellisError: It is not a regular file, is too large or cannot be read.
+    """
+    name, then = name or repr(str(path)), f"; {do}" if do else ""
+    try:
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            what = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
+            raise TrellisError(f"{name}: expected a file, got {what}{then}")
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            content = file.read(most + 1) if size <= most else b""
+    except (FileNotFoundError, TrellisError):
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        reason = getattr(error, "strerror", None) or error
+        raise TrellisError(f"{name} cannot be read: {reason}{then}") from error
+    check_bytes(max(size, len(content)), name, do or "leave out what is not needed", most)
     return content
 
 

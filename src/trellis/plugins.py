@@ -1,8 +1,8 @@
-"""A registry of named functions that users and installed packages can extend.
+"""A registry of named functions and classes that users and installed packages can extend.
 
-Readers of recordings and export targets are found in this way. A function is registered with a
-decorator. A package can also offer it through an entry point; it is imported only when somebody
-asks for the name, so an installed package runs no code before.
+Pruning methods, readers of recordings and export targets are found in this way. Each is registered
+with a decorator. A package can also offer it through an entry point. It is imported only when
+somebody asks for the name, so an installed package runs no code before.
 """
 
 from __future__ import annotations
@@ -49,18 +49,22 @@ class Registry(Generic[T]):
                 f"invalid {self.kind} name {name!r}; use lower-case letters, digits, '-' and '_'"
             )
 
-    def add(self, name: str, value: T, function: Callable[..., Any]) -> None:
-        """Register ``value`` for ``function``; raise if another function has the name."""
-        self.check_name(name)
+    def check_free(self, name: str, function: Callable[..., Any]) -> str:
+        """Return where ``function`` is defined; raise if another function has the name."""
         home = f"{function.__module__}.{function.__qualname__}"
-        other = self._homes.get(name) or self.built_in.get(name)
+        other = (self._homes if name in self.entries else self.built_in).get(name)
         # The same function again is a cell of a notebook that runs again.
         if other is not None and other != home and not home.startswith(f"{other}."):
             raise TrellisError(
                 f"the {self.kind} {name!r} is already registered by {other}; choose another name"
             )
+        return home
+
+    def add(self, name: str, value: T, function: Callable[..., Any]) -> None:
+        """Register ``value`` for ``function``; raise if another function has the name."""
+        self.check_name(name)
+        self._homes[name] = self.check_free(name, function)
         self.entries[name] = value
-        self._homes[name] = home
 
     def get(self, name: str) -> T | None:
         """Return the value of that name, imported if need be; None if the name is unknown."""

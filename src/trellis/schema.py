@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, TypeVar
@@ -24,6 +23,7 @@ from msgspec import Meta
 from typing_extensions import NotRequired
 
 from .errors import TrellisError
+from .limits import read_limited
 
 LARGEST = 1 << 26  # bytes of one JSON file
 LARGEST_LINES = 1 << 30  # bytes of a file with one JSON value a line
@@ -389,24 +389,6 @@ def read_json(path: Path, kind: type[Kind], remedy: str) -> Kind:
     """
     content = read_limited(path, LARGEST, remedy)
     return parse_json(content, kind, repr(str(path)), remedy)
-
-
-def read_limited(path: Path, most: int, remedy: str) -> bytes:
-    """Read a file of at most ``most`` bytes; messages end with ``remedy``."""
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its writer
-            raise TrellisError(f"{str(path)!r}: expected a file, got a device; {remedy}")
-        with path.open("rb") as file:
-            content = file.read(most + 1)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise TrellisError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
-    if len(content) > most:
-        raise TrellisError(
-            f"{str(path)!r}: expected at most {most:,} bytes, got {path.stat().st_size:,}; {remedy}"
-        )
-    return content
 
 
 def parse_json(content: bytes | str, kind: type[Kind], name: str, remedy: str) -> Kind:

@@ -20,8 +20,8 @@ from tests.report.browser import Browser, Seen
 from tests.skeleton.folders import FPHA_LIST, csv_folder, fpha_folder, motion, mtm1_folder, write
 from trellis.cli.data import GRID, page
 from trellis.skeleton import Layout, Skeletons, load_dataset, read_recording
+from trellis.skeleton.data.dataset import branches, placed
 from trellis.skeleton.data.layouts import FPHA, LAYOUTS, SBU
-from trellis.skeleton.data.pose import branches, placed
 from trellis.skeleton.data.readers.reader import HALVES
 from trellis.skeleton.data.readers.recording import csv_text
 

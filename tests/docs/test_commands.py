@@ -15,7 +15,8 @@ from trellis.paper.settings import METHODS
 from trellis.skeleton.data.readers.reader import READERS
 from trellis.training import RECIPES
 
-SOURCES = dict(READERS.entries)  # as it is before tests and examples add theirs
+# As it is before tests and examples add theirs.
+SOURCES = {name: found for name in READERS.names() if (found := READERS.get(name))}
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(

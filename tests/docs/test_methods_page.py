@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from trellis.cli import main
-from trellis.methods import available, method
+from trellis.methods import available
+from trellis.methods.method import METHODS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "extending" / "methods.md").read_text()
 PYTHON = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -25,7 +26,7 @@ def test_the_example_runs_on_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ours = {n: c for n, c in available().items() if c.__module__.startswith("trellis.")}
-    monkeypatch.setattr(method, "_METHODS", ours)  # another test may have run the page
+    monkeypatch.setattr(METHODS, "entries", ours)  # another test may have run the page
     for name in ("shop", "shop.models", "shop.methods"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     (tmp_path / "shop").mkdir()

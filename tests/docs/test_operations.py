@@ -11,7 +11,7 @@ import trellis.deploy.compact.relations
 import trellis.graph.rules  # noqa: F401  (registers the rules)
 from trellis.deploy.compact.relations.relation import RELATIONS
 from trellis.deploy.tables.lower import lowered_operations
-from trellis.graph.registry import RULES
+from trellis.graph.export import RULES
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending" / "rules.md"
 ATEN = "aten::"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import trellis
+from trellis.methods.method import METHODS
 
 ROOT = Path(__file__).parents[2]
 PAGES = {
@@ -32,7 +33,7 @@ def test_snippets_run_in_order(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     # What a page registers is gone afterwards.
-    monkeypatch.setattr("trellis.methods.method._METHODS", trellis.methods.available())
+    monkeypatch.setattr(METHODS, "entries", trellis.methods.available())
     names: dict[str, Any] = {"__name__": "snippets"}
     for code, printed in SNIPPETS[page]:
         exec(compile(code, page, "exec", dont_inherit=True), names)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import trellis
 from trellis.errors import TrellisError
 from trellis.graph.builder import Builder
-from trellis.graph.registry import RULES
+from trellis.graph.export import RULES
 from trellis.graph.rules.elementwise import NOT_ZERO_AT_ZERO, ZERO_AT_ZERO
 from trellis.graph.steps import Bias, Signal
 

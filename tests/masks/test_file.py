@@ -20,7 +20,7 @@ from tests.masks.models import TinyGPT, mlp, random_masks
 from trellis import Masks
 from trellis.errors import TrellisError
 from trellis.masks import weights_hash
-from trellis.masks.file import HEADER, pack, unpack
+from trellis.masks.masks import HEADER, pack, unpack
 
 shapes = st.lists(st.integers(0, 5), max_size=4).map(tuple)
 

@@ -114,7 +114,7 @@ def test_aliases_that_compute_with_different_values_are_different_tensors() -> N
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """What `plain` hands out, where both are possible."""
     if request.param == "itself":
-        module = importlib.import_module("trellis.masks.plain")
+        module = importlib.import_module("trellis.masks.masked")
         monkeypatch.setattr(module, "structural_copy", refuse)
 
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from trellis.methods.chains import Choices
 from trellis.methods.layers import Layered
-from trellis.methods.walks import Choices
 
 Use = tuple[float, int, tuple[int, int]]  # key, connection, head as (level, unit)
 Graph = dict[tuple[int, int], list[Use]]

@@ -14,9 +14,8 @@ from tests.zoo import ZOO
 from tests.zoo.graph import GCN, Form
 from trellis import Trellis, trace
 from trellis.errors import TrellisError
-from trellis.methods.chains import ahead, chains, rotation
+from trellis.methods.chains import Choices, Walk, ahead, chains, rotation
 from trellis.methods.layers import layered
-from trellis.methods.walks import Choices, Walk
 from trellis.paths.liveness import addable, liveness
 
 from .literal import algorithm_1, count, mlp, saliency_of, unroll

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from trellis.cli import main
 from trellis.cli.reproduce import _registered
 from trellis.errors import TrellisError
 from trellis.methods import Chains, Magnitude, Problem, ScopedMethod, ScoreMethod, WalkMethod
-from trellis.methods.method import _METHODS, option_help, options_of_class, resolved
+from trellis.methods.method import METHODS, option_help, options_of_class, resolved
 from trellis.paper.plan import rows_of
 from trellis.paper.pruning import method_modules
 from trellis.paper.settings import Settings, method_named
@@ -31,6 +32,7 @@ from trellis.skeleton.shrink import course_named
 X = torch.zeros(1, 8)
 MINE = '''
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 import trellis
 from trellis.methods import ScoreMethod
 
@@ -56,10 +58,9 @@ class Power(ScoreMethod):
 
 @pytest.fixture(autouse=True)
 def registry() -> Iterator[None]:
-    before = dict(_METHODS)
+    before = dict(METHODS.entries)
     yield
-    _METHODS.clear()
-    _METHODS.update(before)
+    METHODS.entries = before
 
 
 @pytest.fixture
@@ -284,7 +285,7 @@ class Fine(ScoreMethod):
 def test_classes_that_do_not_fit() -> None:
     register = trellis.register_method
     for name in ("", "Upper", "a b", "a:b", 3):
-        with pytest.raises(TrellisError, match="expected a method name"):
+        with pytest.raises(TrellisError, match="invalid method name"):
             register(name)(Fine)  # type: ignore[arg-type]
     with pytest.raises(TrellisError, match="'viterbi' is already registered by trellis"):
         register("viterbi")(Fine)
@@ -367,3 +368,23 @@ def test_a_mapping_of_counts_is_stored() -> None:
     method = Magnitude(scope={"0.weight": 20, "2.weight": 10})
     masks = trellis.prune(network(), X, method=method)
     assert masks.provenance["options"]["scope"] == {"0.weight": 20, "2.weight": 10}
+
+
+def test_a_method_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "their_methods.py").write_text(
+        "import trellis\n"
+        "@trellis.register_method('theirs')\n"
+        "class Theirs(trellis.methods.ScoreMethod):\n"
+        "    def scores(self, problem):\n"
+        "        return {n: -s for n, s in problem.saliency.items()}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    point = EntryPoint("theirs", "their_methods:Theirs", "trellis.methods")
+    monkeypatch.setattr("trellis.plugins.entry_points", lambda group: (point,))
+    layer = torch.nn.Linear(3, 1, bias=False)
+    layer.weight.data = torch.tensor([[3.0, 1.0, 2.0]])
+    assert "theirs" not in trellis.methods.available()
+    masks = trellis.prune(layer, torch.zeros(1, 3), keep=1, method="theirs")
+    assert masks["weight"].tolist() == [[False, True, False]]
+    with pytest.raises(TrellisError, match="theirs"):
+        trellis.prune(layer, torch.zeros(1, 3), keep=1, method="unknown")

@@ -1,7 +1,7 @@
 """A traced model without its masks again, so that it can be pruned once more from the start."""
 
 from trellis import Trellis
-from trellis.masks.masks import detach
+from trellis.masks.masked import detach
 from trellis.masks.slots import named_slots
 
 

@@ -7,7 +7,8 @@ from tests.oracle.networks import KINDS, random_network
 from tests.paths.elsewhere import DEVICE, Elsewhere
 from trellis import trace
 from trellis.methods.synflow import synflow
-from trellis.paths.scores import Witness, path_sum
+from trellis.paths.liveness import Witness
+from trellis.paths.scores import path_sum
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.skeleton.data.pose import mean_pose
+from trellis.skeleton.data.dataset import mean_pose
 
 
 def rotation(random: np.random.Generator) -> np.ndarray:

@@ -25,7 +25,8 @@ from trellis.skeleton import (
 from trellis.skeleton.data.readers import reader
 from trellis.skeleton.data.readers.reader import READERS
 
-BUILT_IN = dict(READERS.entries)  # as it is before tests and examples add theirs
+# As it is before tests and examples add theirs.
+BUILT_IN = {name: found for name in READERS.names() if (found := READERS.get(name))}
 PATHS = [name for name, reader in BUILT_IN.items() if reader.takes_path]
 ARM = Layout("arm", ("shoulder", "hand"), parents=(-1, 0))
 

@@ -23,7 +23,7 @@ import tyro
 import trellis
 
 from ..errors import TrellisError
-from ..interrupt import imported
+from ..imports import imported
 from .output import say
 
 Command = Callable[..., int]

@@ -10,7 +10,7 @@ import trellis
 
 from ..errors import TrellisError
 from ..files import check_writable
-from ..finite import check_model
+from ..masks.masked import check_model
 from ..report import write_page
 from ..report.page import audit_report
 from .data_arguments import Inputs, Json, Target, Weights, arg

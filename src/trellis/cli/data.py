@@ -16,7 +16,7 @@ import tyro
 from ..errors import TrellisError
 from ..files import check_writable, replacing
 from ..skeleton import Skeletons, load_dataset
-from ..skeleton.data.pose import branches, placed, turn_of
+from ..skeleton.data.dataset import branches, placed, turn_of
 from ..skeleton.data.readers.csv_folder import KINDS
 from ..skeleton.data.readers.reader import EXPLAINED, HALVES
 from ..skeleton.data.readers.recording import csv_text

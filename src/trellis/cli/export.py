@@ -29,8 +29,8 @@ from ..files import check_writable
 from ..saving.folder import DESCRIPTION
 from ..schema import read_json
 from ..skeleton import Fold, Recognizer, Skeletons
+from ..skeleton.data.dataset import branches, turn_of
 from ..skeleton.data.hands.hand import LAYOUT
-from ..skeleton.data.pose import branches, turn_of
 from ..skeleton.data.readers.text import shown
 from ..skeleton.model.recognizer import NOTES
 from .data import number_of
@@ -48,7 +48,7 @@ from .data_arguments import (
     fold_for,
     protocol_for,
 )
-from .model_arguments import input_files, is_folder, opened
+from .model_arguments import input_files, opened
 from .output import percent, print_json, say, stdout_to_stderr
 
 BUILT_IN = "hands45"
@@ -142,7 +142,7 @@ def source_of_recogniser(recogniser: Recognizer) -> Source:
 
 def _is_recogniser(target: str) -> bool:
     """Whether a folder says what its model expects of recordings. `opened` reports bad folders."""
-    if not is_folder(target):
+    if not Path(target).is_dir():
         return False
     try:
         head = read_json(Path(target, DESCRIPTION), dict[str, Any], "save the model again")

@@ -241,15 +241,6 @@ class Opened:
         save(self.model, folder, notes=notes | ({NOTES: part} if NOTES in notes else part))
 
 
-def is_folder(target: str) -> bool:
-    """Whether a target is a saved model rather than ``package.module:factory``.
-
-    >>> is_folder("shop.models:detector"), is_folder(".")
-    (False, True)
-    """
-    return Path(target).is_dir()
-
-
 def input_files(target: str, *files: Path | None) -> list[Path]:
     """What a command reads: the files of a saved model or of a module, and ``files``.
 
@@ -257,7 +248,7 @@ def input_files(target: str, *files: Path | None) -> list[Path]:
     ['shop/models.py', 'shop/models/__init__.py', 'w.safetensors']
     """
     own = own_files(target)
-    if not is_folder(target):
+    if not Path(target).is_dir():
         module = target.partition(":")[0].replace(".", "/")
         own = [Path(f"{module}.py"), Path(module, "__init__.py")]
     return [*own, *(each for each in files if each is not None)]
@@ -299,7 +290,7 @@ def check_format(path: Path) -> None:
 
 def opened(target: str, inputs: Sequence[str], weights: Path | None) -> Opened:
     """Load a model that a command line names. What its code prints goes to stderr."""
-    if not is_folder(target):
+    if not Path(target).is_dir():
         if ":" not in target:
             load_model(target)  # raises, and says what a target looks like
         examples = example_inputs(inputs)

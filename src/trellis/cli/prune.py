@@ -16,15 +16,22 @@ import trellis
 
 from ..errors import TrellisError
 from ..files import check_writable, replacing
-from ..finite import check_model
+from ..masks.masked import check_model
 from ..methods import available
-from ..methods.method import default_of, method_class, option_help, option_types, options_of_class
+from ..methods.method import (
+    METHODS,
+    default_of,
+    method_class,
+    option_help,
+    option_types,
+    options_of_class,
+)
 from ..methods.prune import DEFAULT
 from ..saving.folder import own_files
 from ..saving.weights import read_tensors, write_weights
 from ..schema import Count, read_json
 from .data_arguments import Inputs, Json, Target, Weights, arg
-from .model_arguments import Opened, current_folder_first, input_files, is_folder, opened
+from .model_arguments import Opened, current_folder_first, input_files, opened
 from .output import print_change, print_json, say, stdout_to_stderr
 from .train import Overwrite, check_folder, held_folder
 
@@ -98,7 +105,7 @@ def command_for(args: Sequence[str]) -> Callable[..., int]:
     """
     name = _method_in(args)
     with current_folder_first(), stdout_to_stderr():
-        chosen = method_class(name) if ":" in name else available().get(name)
+        chosen = method_class(name) if ":" in name else METHODS.get(name)
     signature = inspect.signature(prune)
     hints = get_type_hints(prune, include_extras=True)
     parameters = {n: p for n, p in signature.parameters.items() if n != "options"}
@@ -223,7 +230,7 @@ def prune(
     files = [each for each in (saliency, *options.values()) if isinstance(each, str)]
     named = [Path(each) for each in files if each.endswith((".json", ".safetensors"))]
     read = input_files(target, weights, *named)
-    _check_files(out, masks, read, folder=is_folder(target), overwrite=overwrite)
+    _check_files(out, masks, read, folder=Path(target).is_dir(), overwrite=overwrite)
     shared: dict[str, Any] = {
         "method": method, "saliency": _saliency(saliency),
         "consistent": {"auto": None, "yes": True, "no": False}[consistent],

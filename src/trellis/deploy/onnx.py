@@ -19,10 +19,9 @@ from torch.utils import _pytree as pytree
 
 from ..errors import TrellisError
 from ..files import check_writable, replacing
-from ..finite import check_model, check_outputs
 from ..graph.export import alone, on_plain
-from ..graph.inputs import Inputs, as_inputs, leaves, of_tensors, one_sample
-from ..graph.trellis import unwrapped
+from ..graph.inputs import Inputs, as_inputs, leaves, of_tensors, one_sample, unwrapped
+from ..masks.masked import check_model, check_outputs
 from .compact.reading import exported
 from .exporters import register_exporter
 

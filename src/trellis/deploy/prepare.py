@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ..errors import TrellisError
-from ..finite import check_model
+from ..masks.masked import check_model
 from .format.encoding import checked_meta
 from .recording import Recording
 from .tables.form import VALUES, Loop, Step, Tables, advance

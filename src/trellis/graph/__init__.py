@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from .export import rule
 from .inputs import Inputs
-from .registry import rule
 from .trellis import Trellis, trace
 
 __all__ = ["Inputs", "Trellis", "rule", "trace"]

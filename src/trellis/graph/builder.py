@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TypeVar
 
 import torch
@@ -50,15 +51,21 @@ class Builder:
     def __init__(self) -> None:
         self.steps: list[steps.Step] = []
         self.driven: set[int] = set()  # signals that come from an input of the model
-        self.differences = Differences(self)
-        self.sums = Sums(self)
         self.even_handed: set[int] = set()  # mixes in which equal entries stay equal
         # Products Σ p v with Σ p = 1: what differs between all v, and whether v comes first.
         self.averages: dict[int, tuple[Signal | None, bool]] = {}
-        # Inputs that are looked up in a table, and how many rows it has. See :mod:`.tokens`.
+        # Inputs that are looked up in a table, and how many rows it has. See `token_by_token`.
         self.vocabularies: dict[int, int] = {}
         self.hides = False  # whether a mask that is data may hide all that a softmax normalises
         self.one_row = False  # whether a token is the one row that the example says, or any
+
+    @cached_property
+    def differences(self) -> Differences:
+        return Differences(self)
+
+    @cached_property
+    def sums(self) -> Sums:
+        return Sums(self)
 
     def signal(
         self, shape: Sequence[int], blocked: Tensor | None = None, example: Tensor | None = None

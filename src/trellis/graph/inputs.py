@@ -1,7 +1,8 @@
-"""Example inputs: how users give them, and how the tracer prepares them.
+"""Example inputs and models: how users give them, and how the tracer prepares them.
 
 Users give a tensor, a tuple of positional inputs, a dictionary of keyword inputs, or `Inputs` for
 both. Inside, they are always `Inputs`, with keyword inputs in the order of the model's forward().
+A model may come inside wrappers, which `unwrapped` removes.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.nn.parameter import is_lazy
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils import _pytree as pytree
 
 from ..errors import TrellisError
+from ..masks.slots import is_sharded, named_plain_modules
 
 
 class Inputs:
@@ -223,7 +227,7 @@ def as_inputs(model: nn.Module, example_inputs: Any) -> Inputs:
     if len(kinds) == 1:
         dtype = kinds.pop()
         inputs = of_tensors(inputs, lambda x: x.to(dtype) if x.is_floating_point() else x)
-    _refuse_hidden(model, inputs)
+    _refuse_all_hidden(model, inputs)
     return inputs
 
 
@@ -329,7 +333,7 @@ def unnamed(model: nn.Module, inputs: Inputs) -> tuple[list[str], str]:
 _HIDES = {"attention_mask": False, "key_padding_mask": True, "src_key_padding_mask": True}
 
 
-def _refuse_hidden(model: nn.Module, inputs: Inputs) -> None:
+def _refuse_all_hidden(model: nn.Module, inputs: Inputs) -> None:
     """Raise if a padding mask hides every position of a sample: no path leads through it."""
     try:
         given = inspect.signature(model.forward).bind(*inputs.args, **inputs.kwargs).arguments
@@ -403,3 +407,64 @@ def _outputs(model: nn.Module, inputs: Inputs) -> list[Tensor]:
 
 def _sample(inputs: Inputs, place: int) -> Inputs:
     return of_tensors(inputs, lambda x: x[place : place + 1])
+
+
+# The model itself: out of its wrappers, and with all its weights in this process.
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """Return the model inside `torch.compile` and data-parallel wrappers; its names are used."""
+    while True:
+        inner: object = getattr(model, "_orig_mod", None)  # where torch.compile keeps it
+        if isinstance(model, DataParallel | DistributedDataParallel):
+            inner = model.module
+        if not isinstance(inner, nn.Module):
+            _refuse_opaque(model)
+            return model
+        model = inner
+
+
+def _refuse_opaque(model: nn.Module) -> None:
+    """Raise if a module hides its weights from Python or does not store them as dense tensors."""
+    name = type(model).__name__
+    for place, module in named_plain_modules(model):  # raises for TorchScript
+        where = f"{place!r} of {name}" if place else name
+        kind = type(module)
+        packed = kind.__module__.startswith("torch.ao.nn.") and ".quantized." in kind.__module__
+        if packed and not kind.__name__.endswith("Functional"):
+            raise TrellisError(
+                f"{where} is quantised ({kind.__module__}.{kind.__name__}); expected "
+                "floating-point weights; prune and compact the model first, then quantise it"
+            )
+    refuse_hidden(model)
+    for place, parameter in model.named_parameters():
+        if not is_lazy(parameter) and parameter.layout is not torch.strided:
+            raise TrellisError(
+                f"parameter {place!r} of {name} is stored as {parameter.layout}; expected an "
+                "ordinary tensor; convert it with to_dense(), and mask what should stay zero"
+            )
+
+
+def refuse_hidden(model: nn.Module) -> None:
+    """Raise for parameters that this process does not hold whole."""
+    instead = (
+        "trace the model first (net = trellis.trace(model, inputs)), then shard it with "
+        "torch.distributed.fsdp.fully_shard, and train it with trellis.Pruner(net, ...)"
+    )
+    for place, module in model.named_modules():
+        if type(module).__name__ == "FullyShardedDataParallel":
+            raise TrellisError(
+                f"{place or type(module).__name__!r} is wrapped in FullyShardedDataParallel "
+                f"(FSDP1), which hides its parameters; {instead}"
+            )
+    for name, parameter in model.named_parameters():
+        if is_sharded(parameter):
+            raise TrellisError(
+                f"{name!r} is sharded over processes ({type(parameter).__name__}, as by "
+                f"fully_shard), and paths need the whole network; {instead}"
+            )
+        if hasattr(parameter, "ds_id"):  # DeepSpeed's mark; the tensor itself is empty
+            raise TrellisError(
+                f"{name!r} is partitioned by DeepSpeed ZeRO-3, which hides it; use ZeRO stage 2, "
+                f"or {instead}"
+            )

@@ -14,8 +14,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from ..errors import TrellisError
 from . import rules as _rules  # noqa: F401  (registers the rules)
 from .builder import Builder
-from .export import first_line
-from .registry import KEEPS, LOOKUPS, MOVES, RULES, STRAIGHT, aten, key
+from .export import KEEPS, LOOKUPS, MOVES, RULES, STRAIGHT, aten, first_line, key
 from .steps import Signal, Weight, bent, leaves, replaced
 
 # Operations on weights alone: views and moves keep track of which entry stands where.

@@ -17,16 +17,25 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DataParallel, DistributedDataParallel
-from torch.nn.parameter import is_lazy
 
 from ..devices import as_asked, on_cpu
 from ..errors import TrellisError
-from ..masks.plain import aliases, undisturbed
-from ..masks.slots import Entangled, is_sharded, named_plain_modules, named_slots, tied
+from ..masks.masked import aliases, undisturbed
+from ..masks.slots import Entangled, named_plain_modules, named_slots, tied
 from .builder import TRUE
 from .export import decompose, export, mutates, on_plain
-from .inputs import Inputs, as_inputs, describe, leaves, of_tensors, one_sample, specs, tensors
+from .inputs import (
+    Inputs,
+    as_inputs,
+    describe,
+    leaves,
+    of_tensors,
+    one_sample,
+    refuse_hidden,
+    specs,
+    tensors,
+    unwrapped,
+)
 from .interpreter import Interpreter, UnknownOperation
 from .simplify import lean, needed
 from .steps import (
@@ -269,64 +278,6 @@ def token_by_token(
         return None
     tried.outputs = [tried.build.reduce(out, [0], keepdim=True) for out in tried.outputs]
     return tried
-
-
-def unwrapped(model: nn.Module) -> nn.Module:
-    """Return the model inside `torch.compile` and data-parallel wrappers; its names are used."""
-    while True:
-        inner: object = getattr(model, "_orig_mod", None)  # where torch.compile keeps it
-        if isinstance(model, DataParallel | DistributedDataParallel):
-            inner = model.module
-        if not isinstance(inner, nn.Module):
-            _refuse_opaque(model)
-            return model
-        model = inner
-
-
-def _refuse_opaque(model: nn.Module) -> None:
-    """Raise if a module hides its weights from Python or does not store them as dense tensors."""
-    name = type(model).__name__
-    for place, module in named_plain_modules(model):  # raises for TorchScript
-        where = f"{place!r} of {name}" if place else name
-        kind = type(module)
-        packed = kind.__module__.startswith("torch.ao.nn.") and ".quantized." in kind.__module__
-        if packed and not kind.__name__.endswith("Functional"):
-            raise TrellisError(
-                f"{where} is quantised ({kind.__module__}.{kind.__name__}); expected "
-                "floating-point weights; prune and compact the model first, then quantise it"
-            )
-    refuse_hidden(model)
-    for place, parameter in model.named_parameters():
-        if not is_lazy(parameter) and parameter.layout is not torch.strided:
-            raise TrellisError(
-                f"parameter {place!r} of {name} is stored as {parameter.layout}; expected an "
-                "ordinary tensor; convert it with to_dense(), and mask what should stay zero"
-            )
-
-
-def refuse_hidden(model: nn.Module) -> None:
-    """Raise for parameters that this process does not hold whole."""
-    instead = (
-        "trace the model first (net = trellis.trace(model, inputs)), then shard it with "
-        "torch.distributed.fsdp.fully_shard, and train it with trellis.Pruner(net, ...)"
-    )
-    for place, module in model.named_modules():
-        if type(module).__name__ == "FullyShardedDataParallel":
-            raise TrellisError(
-                f"{place or type(module).__name__!r} is wrapped in FullyShardedDataParallel "
-                f"(FSDP1), which hides its parameters; {instead}"
-            )
-    for name, parameter in model.named_parameters():
-        if is_sharded(parameter):
-            raise TrellisError(
-                f"{name!r} is sharded over processes ({type(parameter).__name__}, as by "
-                f"fully_shard), and paths need the whole network; {instead}"
-            )
-        if hasattr(parameter, "ds_id"):  # DeepSpeed's mark; the tensor itself is empty
-            raise TrellisError(
-                f"{name!r} is partitioned by DeepSpeed ZeRO-3, which hides it; use ZeRO stage 2, "
-                f"or {instead}"
-            )
 
 
 def interpret(

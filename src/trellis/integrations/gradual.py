@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ..errors import TrellisError
 from ..graph.inputs import Inputs
-from ..masks.file import pack, unpack
+from ..masks.masks import pack, unpack
 from ..methods.budget import budget as exact_budget
 from ..paths.audit import audit
 from ..training.pruner import Pruner

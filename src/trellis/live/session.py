@@ -20,7 +20,7 @@ from ..deploy.wasm import Scene
 from ..errors import TrellisError
 from ..files import replacing
 from ..skeleton import Recognizer
-from ..skeleton.data.pose import branches, turn_of
+from ..skeleton.data.dataset import branches, turn_of
 from .clips import LAYOUT, NOTHING, RATE, Clips
 from .training import Take, Trained, train
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from .file import weights_hash
-from .masks import Masks, masks_of
-from .plain import aliases, plain, plain_tensors
+from .masked import aliases, plain, plain_tensors
+from .masks import Masks, masks_of, weights_hash
 from .slots import Mask
 
 __all__ = [

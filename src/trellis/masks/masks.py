@@ -1,40 +1,214 @@
 """Masks: one boolean tensor for each pruned parameter, True where a connection is kept.
 
-`Masks` is what users hold. The functions below it attach a mask to a tensor, detach it, or write
-it into the weights.
+`Masks` is what users hold, apply to a model, and save as a file.
 """
 
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
+import math
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
-from copy import deepcopy
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from os import PathLike
+from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+import safetensors
+import safetensors.numpy
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 
 from ..devices import on_cpu
 from ..errors import TrellisError
-from .file import read_masks, weights_hash, write_masks
-from .plain import plain
+from ..files import digest, replacing
+from ..schema import MasksHeader, fitted, parsed
+from .masked import attach, bake, detach, plain, plain_tensors, refuse_shadowed
 from .slots import (
-    ORDER,
-    Mask,
     Slot,
     is_sharded,
     named_slots,
-    parametrized,
     refuse_inference,
-    slots_of,
     tied,
 )
-from .state import keep_plain_states
+
+# The masks file: bit-packed safetensors with a header.
+#
+# Each mask is a ``uint8`` tensor of ceil(n / 8) bytes: eight connections a byte, the first in the
+# lowest bit, the last byte padded with zeros. The metadata of the file has one key, `HEADER`. Its
+# value is JSON::
+#
+#     {"version": 1, "budget": 3, "shapes": {"fc.weight": [2, 4]}, "provenance": {...},
+#      "digest": SHA-256 of the masks and of the rest of the header}
+#
+# Any safetensors reader opens it. The same masks always make the same bytes.
+
+
+HEADER = "trellis.masks"
+VERSION = 1
+_CHUNK = 1 << 24  # bytes hashed by one thread at a time
+
+
+def pack(mask: Tensor) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Pack eight connections in a byte, the first in the lowest bit: ``uint8 (ceil(n / 8),)``.
+
+    >>> pack(torch.tensor([True, False, True, True, False, False, False, False, True]))
+    array([13,  1], dtype=uint8)
+    """
+    return np.packbits(mask.detach().cpu().reshape(-1).numpy(), bitorder="little")
+
+
+def unpack(packed: np.ndarray[Any, np.dtype[np.uint8]], shape: tuple[int, ...]) -> Tensor:
+    """Invert `pack`.
+
+    >>> unpack(np.array([13], dtype=np.uint8), (2, 2))
+    tensor([[ True, False],
+            [ True,  True]])
+    """
+    bits = np.unpackbits(packed, count=math.prod(shape), bitorder="little")
+    return torch.from_numpy(bits.view(np.bool_)).reshape(shape)
+
+
+def write_masks(
+    path: str | PathLike[str],
+    masks: Mapping[str, Tensor],
+    *,
+    budget: int,
+    provenance: Mapping[str, Any],
+) -> None:
+    """Write a masks file completely or not at all."""
+    header = {
+        "version": VERSION,
+        "budget": budget,
+        "shapes": {name: list(mask.shape) for name, mask in masks.items()},
+        "provenance": dict(provenance),
+    }
+    packed = {name: pack(mask) for name, mask in masks.items()}
+    header["digest"] = _digest(packed, header)
+    content = safetensors.numpy.save(
+        packed,
+        metadata={HEADER: json.dumps(header, allow_nan=False)},
+    )
+    with replacing(Path(path)) as [draft]:
+        draft.write_bytes(content)
+
+
+def read_masks(path: str | PathLike[str]) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
+    """Read the masks, the budget and the provenance; raise if the file is not valid."""
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            header = _header(path, file.metadata() or {})
+            shapes: dict[str, list[int]] = header["shapes"]
+            if set(file.keys()) != set(shapes):
+                raise _damaged(path, "its header and its tensors do not name the same parameters")
+            packed = {name: _packed(path, file, name, shape) for name, shape in shapes.items()}
+    except FileNotFoundError:
+        raise TrellisError(f"masks file {str(path)!r} does not exist") from None
+    except OSError as error:
+        raise TrellisError(f"{str(path)!r}: cannot be read: {error}") from error
+    except safetensors.SafetensorError as error:
+        raise _damaged(path, f"not a whole safetensors file ({error})") from error
+    told = header.pop("digest", None)  # older releases wrote none
+    if told is not None and told != _digest(packed, header):
+        raise _damaged(path, "its content is not what was written (digest)")
+    masks = {name: _mask(path, packed[name], name, shape) for name, shape in shapes.items()}
+    return masks, header["budget"], header["provenance"]
+
+
+def _digest(packed: Mapping[str, np.ndarray[Any, Any]], header: Mapping[str, Any]) -> str:
+    # The header as it is read from a file: JSON has no tuples.
+    about = json.loads(json.dumps(header))
+    return digest({name: torch.from_numpy(mask) for name, mask in packed.items()}, about)
+
+
+def weights_hash(model: nn.Module) -> str:
+    """Return the SHA-256 of the names, types, shapes and bytes of the model's effective weights.
+
+    It is the same on every device and with any number of threads: chunks of fixed size are hashed
+    in parallel, and then their hashes in order.
+
+    >>> a, b = nn.Linear(2, 2), nn.Linear(2, 2)
+    >>> _ = b.load_state_dict(a.state_dict())
+    >>> weights_hash(a) == weights_hash(b), len(weights_hash(a))
+    (True, 64)
+    """
+    digest = hashlib.sha256()
+    with ThreadPoolExecutor() as pool:
+        for name, tensor in plain_tensors(model).items():
+            digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+            for part in pool.map(_sha256, _chunks(tensor)):
+                digest.update(part)
+    return digest.hexdigest()
+
+
+def _sha256(chunk: memoryview) -> bytes:
+    return hashlib.sha256(chunk).digest()
+
+
+def _chunks(tensor: Tensor) -> Iterator[memoryview]:
+    flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+    return (flat[start : start + _CHUNK] for start in range(0, len(flat), _CHUNK))
+
+
+def _header(path: str | PathLike[str], metadata: Mapping[str, str]) -> MasksHeader:
+    if HEADER not in metadata:
+        raise TrellisError(
+            f"{str(path)!r} is a safetensors file but not a masks file (it has no {HEADER!r} "
+            "header); give a file written by Masks.save"
+        )
+    try:
+        given = parsed(metadata[HEADER])
+        version = given.get("version", VERSION) if isinstance(given, dict) else VERSION
+        if version == VERSION:
+            return fitted(given, MasksHeader)
+    except TrellisError as error:
+        raise _damaged(path, str(error)) from None
+    raise TrellisError(
+        f"{str(path)!r} is a masks file of version {version!r:.60}; this release of Trellis reads "
+        f"version {VERSION}; use the release that wrote it"
+    )
+
+
+def _packed(
+    path: str | PathLike[str], file: Any, name: str, shape: list[int]
+) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    # Checked before memory is allocated: the sizes in a damaged header may be huge.
+    stored = file.get_slice(name)
+    count = math.prod(shape)
+    if stored.get_dtype() != "U8" or stored.get_shape() != [-(-count // 8)]:
+        raise _damaged(
+            path,
+            f"{name!r} of shape {shape} should be {-(-count // 8)} bytes of U8 and is "
+            f"{stored.get_dtype()} of shape {stored.get_shape()}",
+        )
+    packed: np.ndarray[Any, np.dtype[np.uint8]] = file.get_tensor(name)
+    return packed
+
+
+def _mask(
+    path: str | PathLike[str],
+    packed: np.ndarray[Any, np.dtype[np.uint8]],
+    name: str,
+    shape: list[int],
+) -> Tensor:
+    count = math.prod(shape)
+    if count % 8 and int(packed[-1]) >> (count % 8):
+        raise _damaged(path, f"{name!r} has bits set after its last connection")
+    try:
+        return unpack(packed, tuple(shape))
+    except RuntimeError as error:  # an empty mask with sizes that overflow in torch
+        raise _damaged(path, f"{name!r} has the shape {shape} ({error})") from None
+
+
+def _damaged(path: str | PathLike[str], what: str) -> TrellisError:
+    return TrellisError(
+        f"{str(path)!r} is not a sound masks file: {what}. Save or download it again"
+    )
+
 
 Model = TypeVar("Model", bound=nn.Module)
 Named = list[tuple[str, Slot]]
@@ -401,176 +575,3 @@ def carried_masks(model: nn.Module) -> Masks | None:
     """Return the masks on a model; None if it has none."""
     masked = any(slot.mask is not None for _, slot in named_slots(model))
     return masks_of(model) if masked else None
-
-
-def attach(slots: Iterable[Slot], mask: Tensor) -> None:
-    """Mask one tensor, given by the slots of all its names; replace any mask that it has.
-
-    The names share one `Mask` module, not only one buffer: ``model.to(device)`` replaces buffers
-    module by module and would separate them.
-    """
-    slots = list(slots)
-    with torch.inference_mode(False):  # so that the mask can be used in training
-        shared = Mask(mask.to(slots[0].sources[0].device, copy=True))
-        for slot in slots:
-            module, leaf = slot.module, slot.leaf
-            if leaf not in module._parameters:  # it has a parametrization or a mask
-                detach(slot)
-            _own_class(module)
-            if ORDER not in module.__dict__:
-                module.__dict__[ORDER] = tuple(slots_of(module) | module._parameters)
-            if parametrized(module, leaf):
-                _chain(module, leaf).append(shared)
-            else:
-                _register(module, leaf, shared)
-            if isinstance(module, nn.RNNBase):
-                type(module).__deepcopy__ = _copy_recurrent  # type: ignore[attr-defined]
-
-
-def refuse_shadowed(name: str, slot: Slot) -> None:
-    """Raise if a wrapper has a parameter with the same name as the module that it wraps.
-
-    torch cannot register a parametrization while the name still leads to another attribute.
-    """
-    parameters, leaf = slot.module._parameters, slot.leaf
-    if leaf not in parameters or type(slot.module).__getattr__ is nn.Module.__getattr__:
-        return
-    before = dict(parameters)
-    try:
-        del parameters[leaf]
-        shadowed = hasattr(slot.module, leaf)
-    finally:
-        parameters.clear()
-        parameters.update(before)  # in the old order
-    if shadowed:
-        raise TrellisError(
-            f"{name!r} cannot be masked: {type(slot.module).__name__} forwards attributes to "
-            f"another module, which also has a {leaf!r}; rename the parameter, or leave it out "
-            f"(ignore={name!r})"
-        )
-
-
-def detach(slot: Slot) -> None:
-    """Remove all masks from a tensor, ours and torch's; its stored values stay."""
-    module, leaf = slot.module, slot.leaf
-    current = slots_of(module)[leaf]
-    if current.hook is not None:
-        _remove_torch_pruning(current)
-    if any(isinstance(transform, Mask) for transform in current.transforms):
-        chain = _chain(module, leaf)
-        _own_class(module)
-        if all(isinstance(transform, Mask) for transform in chain):
-            parametrize.remove_parametrizations(module, leaf, leave_parametrized=False)
-        else:
-            for index in reversed(range(len(chain))):
-                if isinstance(chain[index], Mask):
-                    del chain[index]
-        _tidy(module)
-
-
-def bake(slots: Iterable[Slot], mask: Tensor, *, alone: bool) -> None:
-    """Make one tensor, given by the slots of all its names, plain: +0.0 where not kept.
-
-    The parameter stays the same object, so that an optimizer goes on working. A new parameter is
-    made if it is stored as several tensors or in another shape, or if another tensor of the model
-    is computed from it too (``alone`` is false).
-    """
-    slots = list(slots)
-    first = slots[0]
-    mask = mask.to(first.sources[0].device)
-    parameter = first.sources[0]
-    if all(isinstance(transform, Mask) for transform in first.transforms):
-        with torch.no_grad():
-            parameter.masked_fill_(~mask, 0)
-    else:
-        value = torch.where(mask, first.bare(), 0)
-        if alone and len(first.sources) == 1 and parameter.shape == value.shape:
-            with torch.no_grad():
-                parameter.copy_(value)
-        else:
-            parameter = nn.Parameter(value, requires_grad=first.requires_grad)
-    for slot in slots:
-        detach(slot)
-        if parametrized(slot.module, slot.leaf):
-            _own_class(slot.module)
-            whole = len(slot.sources) == 1
-            parametrize.remove_parametrizations(
-                slot.module, slot.leaf, leave_parametrized=not whole
-            )
-            slot.module._parameters[slot.leaf] = parameter  # type: ignore[assignment]
-            _tidy(slot.module)
-
-
-def _register(module: nn.Module, leaf: str, shared: Mask) -> None:
-    # torch sets the data of the parameter, which gives it a new node in autograd's graph. Hooks on
-    # the old node are lost: `DistributedDataParallel` would wait forever. So torch gets another
-    # parameter over the same memory, and the original is put back afterwards.
-    parameter = module._parameters[leaf]
-    assert parameter is not None
-    module._parameters[leaf] = nn.Parameter(parameter.detach(), parameter.requires_grad)
-    if not parametrized(module):  # a wrapper may forward the attribute of another module
-        module.__dict__["parametrizations"] = None
-    # The mask's shape was already checked. Without ``unsafe`` torch would check it again, by
-    # computing the masked weight.
-    parametrize.register_parametrization(module, leaf, shared, unsafe=True)
-    _chain(module, leaf)._parameters["original"] = parameter
-    keep_plain_states(module)
-
-
-def _chain(module: nn.Module, leaf: str) -> parametrize.ParametrizationList:
-    chains = module.parametrizations
-    assert isinstance(chains, nn.ModuleDict)
-    chain = chains[leaf]
-    assert isinstance(chain, parametrize.ParametrizationList)
-    return chain
-
-
-def _own_class(module: nn.Module) -> None:
-    # The tensors of a parametrized module are properties of a class that torch makes for it. Deep
-    # copies share that class, so a change to a copy would change the original without this.
-    if parametrized(module):
-        kind = type(module)
-        module.__class__ = type(kind.__name__, kind.__bases__, dict(vars(kind)))
-
-
-def _remove_torch_pruning(slot: Slot) -> None:
-    # `torch.nn.utils.prune.remove` would write the mask into the weights; here they are kept.
-    module, leaf = slot.module, slot.leaf
-    hooks = module._forward_pre_hooks
-    order = tuple(slots_of(module))
-    for handle in [handle for handle, hook in hooks.items() if hook is slot.hook]:
-        del hooks[handle]
-    parameter = module._parameters.pop(f"{leaf}_orig")
-    del module._buffers[f"{leaf}_mask"]
-    del module.__dict__[leaf]
-    module.register_parameter(leaf, parameter)
-    _settle(module, order)
-
-
-def _tidy(module: nn.Module) -> None:
-    """After a mask is removed, restore the order of the parameters and remove our attributes."""
-    _settle(module, module.__dict__.get(ORDER, ()))
-    transforms = (t for slot in slots_of(module).values() for t in slot.transforms)
-    if not any(isinstance(transform, Mask) for transform in transforms):
-        module.__dict__.pop(ORDER, None)
-
-
-def _settle(module: nn.Module, order: tuple[str, ...]) -> None:
-    for name in (*order, *(name for name in module._parameters if name not in order)):
-        if name in module._parameters:
-            module._parameters[name] = module._parameters.pop(name)
-    if isinstance(module, nn.RNNBase):
-        module._init_flat_weights()
-
-
-def _copy_recurrent(module: nn.RNNBase, memo: dict[int, Any]) -> nn.RNNBase:
-    # Recurrent layers keep a list of the weights of the last call. Masked weights are not leaves,
-    # so they cannot be copied. The layer rebuilds the list at the next call if it is outdated.
-    kind = type(module)
-    copied = kind.__new__(kind)
-    memo[id(module)] = copied
-    attributes = {k: v for k, v in module.__dict__.items() if not k.startswith("_flat_weight")}
-    copied.__dict__.update(deepcopy(attributes, memo))
-    copied.__dict__["_flat_weights_names"] = list(module._flat_weights_names)
-    copied._init_flat_weights()
-    return copied

@@ -20,9 +20,9 @@ from ..graph.steps import Contract
 from ..graph.trellis import Trellis, names_in
 from ..paths.kernels import CPU, TAKES_ALL, Places
 from ..paths.kernels import count as count_units
-from ..paths.liveness import Liveness, addable, dense, give, liveness, propagate, reached
+from ..paths.liveness import Liveness, Witness, addable, dense, give, liveness, propagate, reached
 from ..paths.propagate import backward
-from ..paths.scores import BestPaths, Witness
+from ..paths.scores import BestPaths
 from .budget import Ranking, count, zeros
 from .layers import Floats, Layered
 

@@ -26,6 +26,7 @@ from torch import Tensor
 from ..errors import TrellisError
 from ..graph.trellis import Trellis
 from ..paths.scores import BestPaths
+from ..plugins import Registry
 from .budget import Ranking, check_scope, count, scoped
 from .consistent import closed, finished
 from .saliency import Magnitudes, finite, lifted
@@ -309,8 +310,7 @@ def _stored(value: Any) -> Any:
 # The registry.
 
 
-_METHODS: dict[str, type[Method]] = {}
-_NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
+METHODS: Registry[type[Method]] = Registry("method", "trellis.methods", "@trellis.register_method")
 # Arguments of prune, Pruner and their commands, and entries of a history beside the options.
 _RESERVED = {
     "model", "example_inputs", "sparsity", "keep", "method", "saliency", "consistent", "stochastic",
@@ -358,16 +358,13 @@ def register_method(name: str) -> Callable[[type[AnyMethod]], type[AnyMethod]]:
     """
 
     def register(cls: type[AnyMethod]) -> type[AnyMethod]:
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise TrellisError(
-                f"expected a method name of lower-case letters, digits, '-' and '_', got {name!r}"
-            )
+        METHODS.check_name(name)
         if not isinstance(cls, type) or not issubclass(cls, Method):
             raise TrellisError(
                 f"expected a subclass of trellis.methods.ScoreMethod or WalkMethod as method "
                 f"{name!r}, got {cls!r:.80}"
             )
-        _check_free(name, cls)
+        METHODS.check_free(name, cls)
         if "__dataclass_params__" not in cls.__dict__:
             cls = dataclass(frozen=True)(cls)
         if not cls.__dict__["__dataclass_params__"].frozen:
@@ -376,7 +373,7 @@ def register_method(name: str) -> Callable[[type[AnyMethod]], type[AnyMethod]]:
             )
         _check_contract(cls)
         cls.name = name
-        _METHODS[name] = cls
+        METHODS.add(name, cls, cls)
         return cls
 
     return register
@@ -401,26 +398,13 @@ def _check_contract(cls: type[Method]) -> None:
             )
 
 
-def _check_free(name: str, cls: type[Method]) -> None:
-    taken = _METHODS.get(name)
-    same = taken is not None and (taken.__module__, taken.__qualname__) == (
-        cls.__module__,
-        cls.__qualname__,
-    )  # a notebook cell that ran again, or a reloaded module
-    if taken is not None and not same:
-        raise TrellisError(
-            f"method {name!r} is already registered by {taken.__module__}.{taken.__qualname__}; "
-            "choose another name"
-        )
-
-
 def available() -> dict[str, type[Method]]:
     """Return all registered methods by name.
 
     >>> sorted(available())[:3]
     ['chains', 'closed', 'magnitude']
     """
-    return dict(_METHODS)
+    return dict(METHODS.entries)
 
 
 def method_class(name: object) -> type[Method]:
@@ -432,13 +416,13 @@ def method_class(name: object) -> type[Method]:
     Raises:
         TrellisError: If the method is unknown.
     """
-    if isinstance(name, str) and name in _METHODS:
-        return _METHODS[name]
     if isinstance(name, str) and ":" in name:
         return _imported(name)
+    if isinstance(name, str) and (offered := METHODS.get(name)) is not None:
+        return offered
     raise TrellisError(
-        f"expected a method ({', '.join(_METHODS)}), got {name!r:.80}; a method of your own is "
-        "registered when its module is imported: write 'package.module:Class'"
+        f"expected a method ({', '.join(METHODS.names())}), got {name!r:.80}; a method of your own "
+        "is registered when its module is imported: write 'package.module:Class'"
     )
 
 
@@ -458,12 +442,13 @@ def _imported(reference: str) -> type[Method]:
     if not all(map(str.isidentifier, module.split("."))):
         raise TrellisError(f"expected package.module:Class, got method={reference!r:.80}")
     try:
-        found = getattr(importlib.import_module(module), path, None)
+        found: object = getattr(importlib.import_module(module), path, None)
     except (Exception, SystemExit) as error:  # whatever the user's module does
         reason = f"{type(error).__name__}: {error}"
         raise TrellisError(f"cannot import method {reference!r}: {reason:.200}") from error
-    if isinstance(found, type) and issubclass(found, Method) and _METHODS.get(found.name) is found:
-        return found
+    known = next((cls for cls in METHODS.entries.values() if cls is found), None)
+    if known is not None:
+        return known
     raise TrellisError(
         f"expected a class decorated with @trellis.register_method at {reference!r}, got "
         f"{'nothing' if found is None else repr(found)[:80]}"
@@ -484,7 +469,7 @@ def resolved(method: object, options: Mapping[str, Any]) -> Method:
                 f"got {given} beside a method object; give options to the object: "
                 f"{cls.__name__}({given})"
             )
-        if _METHODS.get(cls.name) is not cls:
+        if METHODS.entries.get(cls.name) is not cls:
             raise TrellisError(
                 f"method {cls.__name__} has no name; decorate the class with "
                 '@trellis.register_method("name")'
@@ -511,7 +496,7 @@ def _owners(option: str) -> str:
     """Which methods have an option, as the end of an error message."""
     owners = [
         name
-        for name, cls in _METHODS.items()
+        for name, cls in METHODS.entries.items()
         if option in {field.name for field in options_of_class(cls)}
     ]
     return f" ({option!r} belongs to {', '.join(owners)})" if owners else ""

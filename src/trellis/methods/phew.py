@@ -18,11 +18,10 @@ import torch
 from torch import Tensor
 
 from ..graph.trellis import Trellis
-from .chains import rotation
+from .chains import Choices, Walk, rotation
 from .consistent import add_singles, split, wires_taken
 from .layers import Floats, Layered, layered
 from .method import Problem, WalkMethod, register_method
-from .walks import Choices, Walk
 
 # connections, their ends, running sums of magnitudes
 Ladder = tuple["array[int]", "array[int]", "array[float]"]

@@ -18,9 +18,9 @@ from torch.nn.utils.weight_norm import WeightNorm
 
 from ..devices import on_cpu
 from ..errors import TrellisError
-from ..finite import check_finite
 from ..graph.trellis import Current, Trellis, current, matching, trace, without
 from ..masks import Masks
+from ..masks.masked import check_finite
 from .budget import Ranking, count, kept_share, zeros
 from .budget import budget as exact_budget
 from .method import Kept, Method, Problem, Scope, options_of_class, resolved

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from ..errors import TrellisError
 from ..files import locked, remove_drafts, replacing, write_tensors
+from ..limits import read_limited
 from ..schema import (
     LARGEST_LINES,
     Measured,
@@ -34,7 +35,6 @@ from ..schema import (
     fitted,
     parsed,
     read_json,
-    read_limited,
 )
 from ..training.checkpoint import versions
 from .plan import architecture_of

@@ -23,8 +23,7 @@ from ..methods import available
 from ..methods.method import reference
 from ..schema import RunData, RunRecordings, RunSettings, fitted, read_json
 from ..skeleton import Layout, Normalization, Skeletons, chunked
-from ..skeleton.data.dataset import Indices
-from ..skeleton.data.pose import mean_pose
+from ..skeleton.data.dataset import Indices, mean_pose
 from ..training import RECIPES, Recipe
 from ..training.trainer import PRECISIONS
 from .published import TABLE3, TABLE3_RATE

@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..devices import on_cpu
-from ..finite import check_finite
 from ..graph.trellis import Trellis, current, matching, trace, without
+from ..masks.masked import check_finite
 from .kernels import count
 from .liveness import ends, liveness, propagate, reached
 

@@ -1,4 +1,4 @@
-"""Liveness: which kept connections are on a path from an input to an output, unit by unit.
+"""Liveness: which kept connections are on a path from an input to an output, and best such paths.
 
 Messages meet at the weight of a contraction; `spread` moves what they say to its parameters.
 """
@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ..graph.steps import Contract, Weight
 from ..graph.trellis import Trellis, names_in
-from .algebra import FEW, Boolean, MaxTimes, outer, paired_rows
-from .kernels import Edges, Places, at_once, count_all, layout, on_cpu, through_each
+from .algebra import FEW, BestPath, Boolean, MaxTimes, outer, paired_rows
+from .kernels import CPU, Edges, Places, at_once, count_all, layout, on_cpu, through_each
 from .propagate import Propagation, backward
 
 BOOLEAN = Boolean()
@@ -279,3 +279,79 @@ def _seen_as(weight: Weight, tensor: Tensor) -> Tensor:
     view = weight.carrier
     place = int(tensor.storage_offset()) + int(view.storage_offset())
     return tensor.as_strided(view.shape, view.stride(), place)
+
+
+# Witnesses: best paths, which show that a set of connections reaches the outputs.
+
+
+class Witness:
+    """Find best paths under positive ``weights`` (float64, zero where nothing may be kept).
+
+    Of several equally good paths, every device finds the same one: the first.
+    """
+
+    def __init__(
+        self, net: Trellis, weights: Mapping[str, Tensor], device: torch.device = CPU
+    ) -> None:
+        self.net, self.device = net, device
+        self.leaves = {
+            name: w.detach().to(device, torch.float64).requires_grad_()
+            for name, w in weights.items()
+        }
+
+        def drawn(step: Contract) -> Tensor:
+            return draw(net, step.weight, self.leaves)
+
+        self.drawn = drawn
+        with torch.enable_grad():
+            self.run = Propagation(net, BestPath(), drawn, device=device).forward()
+
+    def outputs(self) -> list[Tensor]:
+        """Return the weight of the best path to each output unit."""
+        none = torch.zeros((), dtype=torch.float64, device=self.device)
+        return [self.run.depends.get(s.id, none).expand(s.shape) for s in self.net.outputs]
+
+    def mark(self, value: Tensor) -> dict[str, Tensor]:
+        """Return the connections that determine ``value``, a sum of messages."""
+        if not value.requires_grad:
+            return {n: torch.zeros_like(w, dtype=torch.bool) for n, w in self.leaves.items()}
+        names = list(self.leaves)
+        grads = torch.autograd.grad(
+            value, [self.leaves[n] for n in names], retain_graph=True, allow_unused=True
+        )
+        return {
+            n: torch.zeros_like(self.leaves[n], dtype=torch.bool) if g is None else g != 0
+            for n, g in zip(names, grads, strict=True)
+        }
+
+    @torch.enable_grad()
+    def to_outputs(self, wanted: list[Tensor]) -> dict[str, Tensor]:
+        """Return the best paths to the output units in ``wanted`` (bool, for each output)."""
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        for value, mask in zip(self.outputs(), wanted, strict=True):
+            total = total + torch.log(value[mask & (value > 0)]).sum()
+        return self.mark(total)
+
+    def through(self) -> list[tuple[Contract, Tensor]]:
+        """Return, for each contraction, the best weight through each connection (B, N, K).
+
+        The weight of the connection itself is left out.
+        """
+        with torch.enable_grad():
+            backward(self.run)
+            found = []
+            for step in self.net.contractions:
+                total: Tensor | None = None
+                for tail, head in (
+                    (self.run.depends, self.run.changes),
+                    (self.run.nonzero, self.run.enables),
+                ):
+                    x, g = tail.get(step.x.id), head.get(step.out.id)
+                    if x is None or g is None:
+                        continue
+                    x, g = (t.expand(step.x.shape[0], step.x.shape[1], -1) for t in (x, g))
+                    part = (g[:, :, :, None] * x[:, :, None, :]).max(1).values
+                    total = part if total is None else torch.where(total >= part, total, part)
+                if total is not None:
+                    found.append((step, total.expand(step.weight.shape)))
+            return found

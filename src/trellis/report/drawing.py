@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..skeleton import Layout
-from ..skeleton.data.pose import branches
+from ..skeleton.data.dataset import branches
 from ..skeleton.data.preparation import BASES
 from .gcn_paths import (
     BlockMessages,

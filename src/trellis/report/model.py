@@ -20,8 +20,7 @@ from ..paths.audit import Audit, audit
 from ..saving.folder import is_saved
 from ..schema import CurvePoint, read_json
 from ..skeleton import Evaluation, Fold, Frames, Layout, Recognizer, Skeletons
-from ..skeleton.data.dataset import Indices
-from ..skeleton.data.pose import mean_pose, placed, turn_of
+from ..skeleton.data.dataset import Indices, mean_pose, placed, turn_of
 from ..skeleton.shrink import options_for
 from ..training.checkpoint import versions
 from .curves import VALUE, method, point

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..paths.audit import Audit
 from ..skeleton import Layout
-from ..skeleton.data.pose import branches, turn_of
+from ..skeleton.data.dataset import branches, turn_of
 
 # The positions at which joints are drawn, on a plane.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy
+from ..imports import lazy
 
 if TYPE_CHECKING:
     from .model import load, registered, save

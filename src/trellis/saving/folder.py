@@ -68,7 +68,7 @@ def write_folder(
     """Write both files or neither. The folder is created; its parent must exist."""
     import torch
 
-    from ..masks.file import pack
+    from ..masks.masks import pack
     from .weights import BESIDE, MASK, write_weights
 
     path = Path(folder)
@@ -220,7 +220,7 @@ def _description(path: Path) -> ModelHead:
 def _mask(path: Path, name: str, packed: Tensor, weight: Tensor | None) -> Tensor:
     import torch
 
-    from ..masks.file import unpack
+    from ..masks.masks import unpack
 
     if weight is None:
         raise _damaged(path, f"it has a mask for {name!r} and no such parameter")

@@ -13,9 +13,8 @@ from torch.nn.utils import parametrize
 
 from ..devices import on_cpu
 from ..errors import TrellisError
-from ..finite import check_finite
 from ..masks import Mask, Masks, masks_of, plain
-from ..masks.masks import detach
+from ..masks.masked import check_finite, detach
 from ..masks.slots import named_slots, refuse_inference, tied
 from .folder import Folder, read_folder, write_folder
 from .nested import Nested

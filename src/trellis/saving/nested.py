@@ -16,7 +16,7 @@ from ..errors import TrellisError
 from ..graph.inputs import from_specs
 from ..graph.trellis import Trellis, current, trace, without
 from ..masks import Mask, Masks
-from ..masks.masks import detach
+from ..masks.masked import detach
 from ..masks.slots import named_slots
 from ..methods.budget import budget as exact_budget
 from ..methods.budget import count

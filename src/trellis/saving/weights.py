@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ..errors import TrellisError
 from ..files import DIGEST, intact, write_tensors
 from ..masks import plain
-from ..masks.file import HEADER
+from ..masks.masks import HEADER
 
 # Prefixes of names in the file of a saved model: packed masks, and the sizes of nested networks.
 MASK, NESTED = "masks:", "nested:"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy
+from ..imports import lazy
 
 if TYPE_CHECKING:
     from ..deploy.stream import Event, Stream, Streaming
@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from .data.dataset import Fold, Frames, LeftOut, Skeletons
     from .data.layouts import Layout
     from .data.preparation import Channels, Normalization, chunked
-    from .data.readers.reader import Entry, Reading, register_reader
+    from .data.readers.reader import Entry, Reading, load_dataset, register_reader
     from .data.readers.recording import read_recording
-    from .data.source import load_dataset
     from .model.fitting import Confusion, Evaluation, Teaching, evaluated, fit, metrics
     from .model.gcn import GCN
     from .model.recognizer import Recognizer
@@ -73,7 +72,7 @@ __getattr__, __dir__ = lazy(
         "chunked": ".data.preparation",
         "evaluated": ".model.fitting",
         "fit": ".model.fitting",
-        "load_dataset": ".data.source",
+        "load_dataset": ".data.readers.reader",
         "metrics": ".model.fitting",
         "read_recording": ".data.readers.recording",
         "register_reader": ".data.readers.reader",

@@ -18,11 +18,12 @@ from torch.utils import _pytree as pytree
 
 from ...devices import on_cpu
 from ...errors import TrellisError
-from ...finite import check_model, check_outputs
 from ...graph.export import without_cache
+from ...graph.inputs import unwrapped
 from ...graph.steps import leaves
-from ...graph.trellis import Trellis, trace, unwrapped
+from ...graph.trellis import Trellis, trace
 from ...masks import Masks, plain
+from ...masks.masked import check_model, check_outputs
 from .module import Compacted, Report, Stay, measured
 from .program import NoOperation, Program, Ref
 from .reading import Network, read

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from ...errors import TrellisError
+from ...graph.export import RULES, aten, key
 from ...graph.interpreter import BLANK
-from ...graph.registry import RULES, aten, key
 from ...graph.steps import leaves
 
 # Operations that create constants: they read no signal, so they need no rule.

@@ -17,14 +17,13 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from ...errors import TrellisError
-from ...graph.export import decompose, export, mutates, on_plain
-from ...graph.inputs import Inputs, as_inputs, of_tensors, one_sample, values
+from ...graph.export import LOOKUPS, decompose, export, mutates, on_plain
+from ...graph.inputs import Inputs, as_inputs, of_tensors, one_sample, unwrapped, values
 from ...graph.inputs import leaves as input_leaves
 from ...graph.interpreter import Interpreter, UnknownOperation, where
-from ...graph.registry import LOOKUPS
 from ...graph.steps import Signal, Weight, leaves
-from ...graph.trellis import Trellis, assemble, current, unwrapped
-from ...masks.plain import aliases, undisturbed
+from ...graph.trellis import Trellis, assemble, current
+from ...masks.masked import aliases, undisturbed
 from ...masks.slots import named_slots
 from ...paths.liveness import Liveness, ends, liveness, propagate
 from .program import Op, Ref, target_of

@@ -15,11 +15,9 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from ...errors import TrellisError
-from ...graph.export import decompose, export, mutates, on_plain
-from ...graph.inputs import Inputs, as_inputs, leaves, one_sample
+from ...graph.export import MOVES, aten, decompose, export, key, mutates, on_plain
+from ...graph.inputs import Inputs, as_inputs, leaves, one_sample, unwrapped
 from ...graph.interpreter import SILENT, where
-from ...graph.registry import MOVES, aten, key
-from ...graph.trellis import unwrapped
 from . import rules as _rules  # noqa: F401  (registers the lowerings)
 from .form import Loop, Step, Tables
 from .memory_layout import Groups, MemoryLayout, cut, keep_live, laid_out, units_of

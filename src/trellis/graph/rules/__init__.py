@@ -2,24 +2,6 @@
 
 from __future__ import annotations
 
-from . import (
-    convolution,
-    elementwise,
-    linear,
-    lookup,
-    norm,
-    recurrent,
-    reduction,
-    shape,
-)
+from . import elementwise, linear, movement, recurrent, reduction
 
-__all__ = [
-    "convolution",
-    "elementwise",
-    "linear",
-    "lookup",
-    "norm",
-    "recurrent",
-    "reduction",
-    "shape",
-]
+__all__ = ["elementwise", "linear", "movement", "recurrent", "reduction"]

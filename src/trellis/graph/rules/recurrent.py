@@ -9,11 +9,11 @@ import torch
 
 from ...errors import TrellisError
 from ..builder import Builder
-from ..registry import aten, rules_for
+from ..export import aten, rules_for
 from ..steps import Signal, Value, Weight
 from .elementwise import as_signal
 from .linear import linear
-from .shape import stack
+from .movement import stack
 
 State = tuple[Signal, ...]
 Cell = Callable[[Builder, Signal, State, Sequence[Weight]], State]

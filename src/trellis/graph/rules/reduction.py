@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..builder import Builder
-from ..registry import aten, rules_for
+from ..export import aten, rules_for
 from ..steps import Signal, Value, Window, adaptive, bent, from_pattern, grid, pair, sliding
 from .elementwise import as_signal, either
 

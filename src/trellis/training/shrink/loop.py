@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from ...errors import TrellisError
 from ...graph.trellis import Trellis
 from ...masks import Mask, Masks, masks_of
-from ...masks.plain import plain_tensors
+from ...masks.masked import plain_tensors
 from ...saving.nested import others_of
 from ..pruner import Pruner, carried
 from .course import WAYPOINTS, Course, Phase, rate_factor

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ....graph.builder import _labels
-from ....graph.registry import aten
+from ....graph.export import aten
 from ..program import Op, Ref, function, replaced
 from ..reading import Network
 from ..writing import AxisPlaces, Codes, Writer

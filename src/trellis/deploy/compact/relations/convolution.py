@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ....graph.registry import aten
+from ....graph.export import aten
 from ..program import Op, Ref
 from ..reading import Network
 from ..writing import NEEDED, AxisPlaces, Codes, Writer, product, projections

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ....graph.registry import aten
+from ....graph.export import aten
 from ....graph.rules.elementwise import NOT_ZERO_AT_ZERO, ZERO_AT_ZERO
 from ..program import Op, Ref
 from ..reading import Network

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ....graph.registry import aten
+from ....graph.export import aten
 from ....graph.simplify import groups
 from ..program import Op, Ref, function
 from ..reading import Network

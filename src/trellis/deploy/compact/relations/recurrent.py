@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....graph.registry import aten
+from ....graph.export import aten
 from ..program import Op, Ref
 from ..reading import Network
 from ..writing import AxisPlaces, Codes, Writer

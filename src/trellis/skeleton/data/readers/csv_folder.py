@@ -19,10 +19,20 @@ from pathlib import Path, PurePosixPath
 from ....errors import TrellisError
 from ..dataset import Frames, Skeletons
 from ..layouts import Layout
-from .own_layout import own_layout, read_layout
 from .reader import Entry, Reading, drawn_halves, register_reader, split
 from .recording import Recorded, arranged, read_table
-from .text import at, brief, find, names, read_lines, separator, shown, subfolders
+from .text import (
+    at,
+    brief,
+    find,
+    names,
+    own_layout,
+    read_layout,
+    read_lines,
+    separator,
+    shown,
+    subfolders,
+)
 
 # ``labels.csv``: the label of each recording, and its side of the split.
 

@@ -35,10 +35,9 @@ from ....errors import TrellisError
 from ....limits import LARGEST, check_bytes
 from ..dataset import Frames, Skeletons
 from ..layouts import Layout
-from .own_layout import check_names, own_layout
 from .reader import FEWER, Entry, Reading, drawn_halves, register_reader, split
 from .text import LARGEST as FARTHEST
-from .text import at, brief, flat, read_bytes
+from .text import at, brief, check_names, flat, own_layout, read_bytes
 
 OF_LAYOUT = ("parents", "roots", "mirror", "body")
 ARRAYS = ("frames", "lengths", "labels", "classes", "test", "joints", *OF_LAYOUT)

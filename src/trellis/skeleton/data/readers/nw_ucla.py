@@ -17,9 +17,8 @@ from pathlib import Path
 from ....errors import TrellisError
 from ..dataset import Frames, Skeletons
 from ..layouts import NW_UCLA
-from .own_layout import json_frames, read_json
 from .reader import Entry, Reading, register_reader, split
-from .text import at, brief, find, names
+from .text import at, brief, find, json_frames, names, read_json
 
 CLASSES = (
     "pick up with one hand", "pick up with two hands", "drop trash", "walk around", "sit down",

@@ -14,7 +14,6 @@ from ....errors import TrellisError
 from ..dataset import Frames
 from ..layouts import Layout
 from .npz import checked, joint_names, read_arrays, recordings
-from .own_layout import json_frames, read_json
 from .text import (
     LONGEST,  # fmt: skip
     SPACE,  # fmt: skip
@@ -22,8 +21,10 @@ from .text import (
     brief,  # fmt: skip
     flat,  # fmt: skip
     is_number,  # fmt: skip
+    json_frames,
     numbers,  # fmt: skip
     points,  # fmt: skip
+    read_json,
     read_lines,  # fmt: skip
     separator,  # fmt: skip
     split_cells,  # fmt: skip

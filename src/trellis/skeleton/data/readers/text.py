@@ -1,11 +1,11 @@
-"""Read text files and tables of numbers, with errors that name the file and the line."""
+"""Read text, tables of numbers, JSON and layouts, with errors that name the file and the line."""
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
-import stat
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from ....errors import TrellisError
 from ....limits import LARGEST_TEXT, read_limited
+from ..dataset import Frames
+from ..layouts import LAYOUTS, Layout
 
 LARGEST = 1e9  # largest coordinate: float32 can still square it
 LONGEST = 1 << 20  # most bytes of a line
@@ -42,20 +44,11 @@ def at(path: Path, line: int | None = None) -> str:
 
 
 def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
-    """Read a regular file of at most ``most`` bytes. A pipe or a device could block for ever."""
+    """Read a regular file of at most ``most`` bytes."""
     try:
-        mode = path.stat().st_mode
-        if not stat.S_ISREG(mode):
-            what = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
-            raise TrellisError(f"{at(path)}: expected a file with a recording, got {what}")
-        return read_limited(path, most)
+        return read_limited(path, most, name=at(path))
     except FileNotFoundError:
         raise TrellisError(f"file not found: {at(path)}") from None
-    except TrellisError:
-        raise
-    except (OSError, ValueError) as error:  # ValueError: a name no file can have
-        reason = getattr(error, "strerror", None) or error
-        raise TrellisError(f"{at(path)} cannot be read: {reason}") from error
 
 
 def read_lines(path: Path) -> list[str]:
@@ -309,3 +302,155 @@ def beside(name: str, *folders: Path) -> Path:
             return folder / name
     places = ", ".join(dict.fromkeys(at(folder) for folder in folders))
     raise TrellisError(f"{name} not found in {places}")
+
+
+# Layouts of your own recordings: from joint names or ``layout.json``; recordings in JSON.
+
+
+# Recordings as nested lists in JSON.
+
+
+def read_json(path: Path) -> Any:
+    """Return what a JSON file holds."""
+    content = read_bytes(path)
+    try:
+        return json.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise TrellisError(f"{at(path)}: invalid UTF-8 text ({error.reason})") from None
+    except json.JSONDecodeError as error:
+        raise TrellisError(f"{at(path, error.lineno)}: invalid JSON: {error.msg}") from None
+    except (ValueError, RecursionError) as error:  # numbers too long, nesting too deep
+        raise TrellisError(f"{at(path)}: invalid JSON: {error}") from None
+
+
+def json_frames(path: Path, value: Any, joints: Sequence[str]) -> Frames:
+    """Convert nested lists to (frames, joints, 3); raise with the place that is wrong."""
+    if not isinstance(value, list) or not value:
+        raise TrellisError(f"{at(path)}: expected a list of frames, got {_kind(value)}")
+    try:
+        found = np.array(value)
+    except (ValueError, OverflowError):  # ragged, or integers that are too large
+        found = np.array(None)
+    if found.shape == (len(value), len(joints), 2) and found.dtype.kind in "if":
+        found = flat(found)
+    whole = found.shape == (len(value), len(joints), 3) and found.dtype.kind in "if"
+    if whole and (np.abs(found) <= LARGEST).all():  # false for NaN and infinity
+        return found.astype(np.float32)
+    for number, frame in enumerate(value):
+        place = f"{at(path)}: frame {number}"
+        if not isinstance(frame, list) or len(frame) != len(joints):
+            raise TrellisError(f"{place}: expected {len(joints)} joints, got {_kind(frame)}")
+        for name, point in zip(joints, frame, strict=True):
+            if not isinstance(point, list) or len(point) != 3:
+                raise TrellisError(f"{place}, {name!r}: expected x, y, z, got {_kind(point)}")
+            for coordinate in point:
+                number_like = isinstance(coordinate, int | float)
+                if (
+                    isinstance(coordinate, bool)
+                    or not number_like
+                    or not (abs(coordinate) <= LARGEST)
+                ):
+                    raise TrellisError(
+                        f"{place}, {name!r}: expected a finite number within {LARGEST:g}, got "
+                        f"{brief(repr(coordinate))}"
+                    )
+    raise TrellisError(f"{at(path)}: expected frames x {len(joints)} joints x 3 numbers")
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    return {dict: "an object", str: "a string", type(None): "null"}.get(type(value), "a number")
+
+
+KEYS = ("joints", "parents", "roots", "mirror", "body")
+NONE = (None, "", "-1")  # no parent; numpy turns -1 among names into a string
+
+
+def own_layout(
+    joints: Sequence[str],
+    parents: Sequence[Any] | None = None,
+    roots: Sequence[Any] = (0,),
+    mirror: Sequence[Any] | None = None,
+    body: Sequence[Any] | None = None,
+) -> Layout:
+    """Make a layout from joint names; everything else is by name or number.
+
+    None, "" and −1 mean no parent. Without parents there are no bones, unless the names are those
+    of a known layout.
+
+    >>> own_layout(["shoulder", "hand"], [None, "shoulder"]).bones
+    ((0, 1),)
+    >>> own_layout(["shoulder", "hand"], ["", "shoulder"]).bones
+    ((0, 1),)
+    >>> from trellis.skeleton.data.layouts import MEDIAPIPE_HAND
+    >>> own_layout(MEDIAPIPE_HAND.joints).name
+    'mediapipe-hand'
+    """
+    joints = tuple(joints)
+    check_names(joints)
+    if parents is None:
+        for known in LAYOUTS.values():
+            if known.joints == joints:
+                return known
+        parents = [-1] * len(joints)
+
+    def number(joint: Any) -> int:
+        if joint in NONE and joint not in joints:
+            return -1
+        if isinstance(joint, int) and not isinstance(joint, bool):
+            return joint
+        if joint in joints:
+            return joints.index(joint)
+        raise TrellisError(f"unknown joint {brief(str(joint))}; known: {', '.join(joints)}")
+
+    return Layout(
+        "own",
+        joints,
+        tuple(map(number, parents)),
+        tuple(map(number, roots)),
+        None if mirror is None else tuple(map(number, mirror)),
+        None if body is None else tuple(map(number, body)),
+    )
+
+
+def check_names(joints: Sequence[str]) -> None:
+    """Raise if a joint has no name, or two joints have the same."""
+    if "" in joints:
+        raise TrellisError(f"joint {joints.index('')} has no name")
+    for place, name in enumerate(joints):
+        if name in joints[:place]:
+            raise TrellisError(f"the joint {brief(name)} is named twice")
+
+
+def read_layout(path: Path) -> Layout:
+    """Read a file such as ``{"joints": ["shoulder", "hand"], "parents": [null, "shoulder"]}``.
+
+    ``roots``, ``mirror`` and ``body`` are optional. ``{"layout": "mediapipe-hand"}`` names a known
+    layout.
+    """
+    given = read_json(path)
+    if isinstance(given, dict) and set(given) == {"layout"}:
+        known = LAYOUTS.get(str(given["layout"]))
+        if known is None:
+            raise TrellisError(
+                f"{at(path)}: unknown layout {brief(str(given['layout']))}; known: "
+                f"{', '.join(LAYOUTS)}"
+            )
+        return known
+    if not isinstance(given, dict) or "joints" not in given or not set(given) <= set(KEYS):
+        raise TrellisError(
+            f"{at(path)}: expected an object with 'joints' and, optionally, 'parents', 'roots', "
+            "'mirror' and 'body', or one with 'layout' alone"
+        )
+    for key, value in given.items():
+        if not isinstance(value, list) or not all(
+            isinstance(item, str | int | None) and not isinstance(item, bool) for item in value
+        ):
+            raise TrellisError(f"{at(path)}: expected a list of joints as {key!r}")
+    if not all(isinstance(name, str) for name in given["joints"]):
+        raise TrellisError(f"{at(path)}: expected a list of names as 'joints'")
+    try:
+        return own_layout(**given)
+    except TrellisError as error:
+        raise TrellisError(f"{at(path)}: {error}") from None
