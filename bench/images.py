@@ -6,8 +6,10 @@
 A cell is a network, a method, a sparsity and a seed. Finished cells are lines of the file, and are
 not made again. Networks learn from 45,000 training images. The other 5,000 are there to choose
 by; the table shows the test images unless ``--held`` is given. ``--table`` prints what the file
-holds. On a GPU, start CUDA's MPS
-daemon first, so that the workers share the card well.
+holds. On a GPU, start CUDA's MPS daemon first, so that the workers share the card well.
+
+``--ray auto`` or ``--ray HOST:PORT`` makes the cells on a Ray cluster, whose nodes need the images
+in the same place (``--data``). Name the nodes' ``--device`` then, and ``--cell-gpus``.
 """
 
 from __future__ import annotations
@@ -16,16 +18,17 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import as_completed
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.multiprocessing as multiprocessing
 from image_data import cifar10, smaller
 from image_methods import METHODS
 from image_models import NETWORKS
 from image_training import Training, settings_for
+from shrink import add_cluster, runner_of
 
 import trellis
 
@@ -43,7 +46,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--images", type=int, default=45000, help="training images (default 45000)")
     parser.add_argument("--side", type=int, default=32, help="pixels of a side (default 32)")
-    parser.add_argument("--workers", type=int, default=1)
+    add_cluster(parser)
     parser.add_argument("--seconds", type=float, default=1e9, help="start no cell after these")
     parser.add_argument("--data", type=Path, default=Path("data/cifar10"))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -94,54 +97,50 @@ def made(training: Training, cell: Cell) -> Row:
     }
 
 
-def work(given: argparse.Namespace, todo: Any, results: Any) -> None:
-    """Make cells until none is left or the time is over."""
-    torch.set_num_threads(1)
+def starting(given: argparse.Namespace, until: float) -> Callable[[Cell], Row | None]:
+    """Return what a worker does with a cell; it keeps the last network and its CUDA graph."""
+    torch.set_num_threads(given.cell_cpus)
     images = smaller(cifar10(given.data), given.side, given.images)
-    training: Training | None = None
-    while (cell := todo.get()) is not None:
-        if time.time() > given.until:
-            continue
-        try:
-            wanted = settings_for(cell["network"], cell["epochs"])
-            if training is None or training.settings != wanted:
-                training = None
-                training = Training(wanted, images, torch.device(given.device))
-            results.put(made(training, cell))
-        except Exception as problem:
-            results.put({**cell, "error": f"{type(problem).__name__}: {problem}"})
-    results.put(None)
+    kept: list[Training] = []
+
+    def work(cell: Cell) -> Row | None:
+        if time.time() > until:
+            return None
+        wanted = settings_for(cell["network"], cell["epochs"])
+        if not kept or kept[0].settings != wanted:
+            kept.clear()  # first, so that two networks are never in memory
+            kept.append(Training(wanted, images, torch.device(given.device)))
+        return made(kept[0], cell)
+
+    return work
 
 
 def main() -> None:
     given = arguments()
-    given.until = time.time() + given.seconds
+    until = time.time() + given.seconds
     done = (
         [json.loads(line) for line in given.out.read_text().splitlines()]
         if given.out.exists()
         else []
     )
     if not given.table:
-        context = multiprocessing.get_context("spawn")
-        todo, results = context.Queue(), context.Queue()
-        left = list(cells(given, done))
-        for cell in [*left, *[None] * given.workers]:
-            todo.put(cell)
-        workers = [
-            context.Process(target=work, args=(given, todo, results)) for _ in range(given.workers)
-        ]
-        for worker in workers:
-            worker.start()
-        running = given.workers
+        from images import starting  # by its name, so that a worker on a cluster can import it
+
+        given.data = given.data.absolute()
         given.out.parent.mkdir(parents=True, exist_ok=True)
-        with given.out.open("a", encoding="utf-8") as file:
-            while running:
-                row = results.get()
-                if row is None:
-                    running -= 1
+        with (
+            given.out.open("a", encoding="utf-8") as file,
+            runner_of(given).cells(starting, given, until) as workers,
+        ):
+            begun = {workers.submit(cell): cell for cell in cells(given, done)}
+            for one in as_completed(begun):
+                try:
+                    row = one.result()
+                except Exception as problem:  # the others go on
+                    print(json.dumps(begun[one] | {"error": repr(problem)}), flush=True)
                     continue
-                print(json.dumps(row), flush=True)
-                if "error" not in row:
+                if row is not None:
+                    print(json.dumps(row), flush=True)
                     file.write(json.dumps(row) + "\n")
                     file.flush()
                     done.append(row)
