@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from ..errors import TrellisError
 from ..skeleton import Frames
-from ..skeleton.data.pose import branches
+from ..skeleton.data.dataset import branches
 from .clips import LAYOUT, LONGEST, MOST, RATE, Clips, checked_frames, checked_name
 from .server import answered, body_of
 
