@@ -10,8 +10,8 @@ import torch
 
 import trellis
 from trellis.deploy.format import write
-from trellis.deploy.prepare import stored
 from trellis.deploy.tables import Tables, tables
+from trellis.deploy.tables.quantize import stored
 from trellis.skeleton import GCN
 
 RATES = (0.9, 0.95, 0.99, 0.999)

@@ -17,7 +17,7 @@ flags="-g -O1 -std=gnu99 -march=native -I$source
     -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
     -DFUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION"
 "$clang" $flags -o $build/reader fuzz/reader.c $source/native.c $source/reader.c \
-    $source/plan.c $source/single.c $source/lanes.c -lm
+    $source/plan.c $source/single.c $source/lanes.c $source/whole.c -lm
 "$clang" $flags -o $build/recording fuzz/recording.c -lm
 for name in reader recording; do
     echo "$name: $seconds seconds"

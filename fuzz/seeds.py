@@ -10,8 +10,8 @@ from torch import nn
 
 import trellis
 from trellis.deploy.format import to_bytes
-from trellis.deploy.prepare import stored
 from trellis.deploy.tables.lower import tables
+from trellis.deploy.tables.quantize import stored, to_int8
 
 ROWS = ["1 2 3 4 5 6 7 8 9", "1,2,3,4,5,6,7,8,9.5e-1", "# a comment", "", "nan,1e400;0x1p3,-.5"]
 HEADER = "frame,hip_x,hip_y,hip_z,x_x,x_y,x_z"
@@ -55,6 +55,10 @@ def main(folder: Path) -> None:
         for values in ("fp32", "fp16", "int8"):
             data = to_bytes(stored(tables(model, x), values))
             (folder / "reader" / f"{name}-{values}.trellis").write_bytes(data)
+        found = tables(model, x, slabs=False)
+        if all(step.kind != "dot" for step in found.steps):
+            data = to_bytes(to_int8(found, torch.randn(8, found.input_units).numpy()))
+            (folder / "reader" / f"{name}-whole.trellis").write_bytes(data)
     for number, lines in enumerate([ROWS, [HEADER, *ROWS], [ROWS[0]] * 3]):
         (folder / "recording" / f"{number}.csv").write_text("\n".join(lines))
 

@@ -186,11 +186,12 @@ def _absolute(folders: str) -> str:
     return os.pathsep.join(each for each in folders.split(os.pathsep) if os.path.isabs(each))
 
 
-SOURCES = ("native.c", "reader.c", "plan.c", "single.c", "lanes.c")
+SOURCES = ("native.c", "reader.c", "plan.c", "single.c", "lanes.c", "whole.c")
 HEADERS = (
-    "activation.h", "bits.h", "chunk.h", "cosine.h", "follow.h", "fours.h", "half.h", "kernel.h",
-    "lanes.h", "loop_reader.h", "loops.h", "native.h", "plan.h", "reader.h", "real.h", "size.h",
-    "sums.h", "tables.h", "turn.h", "wide.h",
+    "activation.h", "bits.h", "chunk.h", "cosine.h", "follow.h", "fours.h", "half.h", "int8.h",
+    "int8_loops.h", "int8_rows.h", "int8_wide.h", "kernel.h", "lanes.h", "loop_reader.h", "loops.h",
+    "native.h", "plan.h", "reader.h", "real.h", "size.h", "sums.h", "tables.h", "turn.h", "whole.h",
+    "wide.h",
 )  # fmt: skip
 FLAGS = ("-std=gnu99", "-O3", "-fPIC", "-shared", "-fvisibility=hidden")
 

@@ -22,9 +22,9 @@ from tests.deploy.random_cnns import random_cnn
 from tests.deploy.tools import tool
 from trellis.deploy.format import read_bytes, to_bytes
 from trellis.deploy.native_library import library
-from trellis.deploy.prepare import stored
 from trellis.deploy.tables import interpreted, tables
 from trellis.deploy.tables.form import Activation, Step, Tables
+from trellis.deploy.tables.quantize import stored
 from trellis.errors import TrellisError
 
 LOOP_FIELDS = (

@@ -9,8 +9,8 @@ from torch import nn
 
 from tests.deploy.networks import NETWORKS
 from trellis.deploy.format import read_bytes, to_bytes
-from trellis.deploy.prepare import stored
 from trellis.deploy.tables import Tables, interpreted, tables
+from trellis.deploy.tables.quantize import stored
 from trellis.errors import TrellisError
 
 

@@ -2,76 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..recording import bone_length, cosine_table, divisor, follows, waves
-from ..tables.form import KINDS, LOOPS, Activation, Loop, Step, Tables
-
-# Numbers as C initialisers.
-
-
-WIDTH = 96
-
-
-def index_array(name: str, kind: str, values: NDArray[Any]) -> str:
-    """
-    >>> print(index_array("fan", "uint16_t", np.array([1, 2])))
-    static const uint16_t fan[2] = {
-    1,2
-    };
-    """
-    return _array(name, kind, (str(int(v)) for v in values), len(values))
-
-
-def float_array(name: str, values: NDArray[Any]) -> str:
-    return _array(name, "float", (number(v) for v in values), len(values))
-
-
-def number(value: float) -> str:
-    """The shortest C literal that reads back as the same single-precision number.
-
-    >>> number(0.1), number(3.0), number(1e-9), number(float("-inf"))
-    ('0.1f', '3.0f', '1e-09f', '-HUGE_VALF')
-    """
-    if np.isinf(value):
-        return "HUGE_VALF" if value > 0 else "-HUGE_VALF"
-    text = str(np.float32(value) + np.float32(0))  # −0.0 is 0.0
-    return (text if any(c in text for c in ".e") else f"{text}.0") + "f"
-
-
-def string(text: str) -> str:
-    """A C string literal, whatever the text holds.
-
-    >>> print(string('say "hi"\\n'))
-    "say \\"hi\\"\\012"
-    """
-    made = [
-        f"\\{chr(b)}"
-        if chr(b) in '"\\'
-        else chr(b)
-        if 32 <= b < 127 and chr(b) != "?"
-        else f"\\{b:03o}"
-        for b in text.encode()
-    ]
-    return '"' + "".join(made) + '"'
-
-
-def _array(name: str, kind: str, words: Iterable[str], length: int) -> str:
-    lines, line = [], ""
-    for word in words:
-        if len(line) + len(word) + 1 > WIDTH:
-            lines.append(line)
-            line = ""
-        line += word + ","
-    lines.append(line.rstrip(",") or "0")  # C has no empty arrays
-    body = "\n".join(lines)
-    return f"static const {kind} {name}[{max(length, 1)}] = {{\n{body}\n}};"
-
+from ..tables.form import Loop, Step, Tables
+from .arrays import (
+    arrays_of_tables,
+    float_array,
+    gaps,
+    index_array,
+    joined,
+    loop_entry,
+    number,
+    packaged,
+    string,
+    tabled,
+)
+from .int8_text import int8_parts, scratch_bytes
 
 LICENCE = """\
 /* Written by Trellis from a pruned network. This file may be used under any licence, or none:
@@ -81,14 +31,9 @@ LICENCE = """\
 _ARITHMETIC = ("none", "relu", "clamp", "leaky", "hardswish", "hardsigmoid", "reciprocal", "abs")
 
 
-def packaged(name: str) -> str:
-    """The text of one of the run-time's C files."""
-    return files(__package__).joinpath("source", name).read_text(encoding="utf-8")
-
-
 def arithmetic(tables: Tables) -> bool:
     """Whether no activation needs the maths library."""
-    return all(step.act.name in _ARITHMETIC for step in tables.steps)
+    return tables.int8 is not None or all(step.act.name in _ARITHMETIC for step in tables.steps)
 
 
 SLACK = 8  # TRELLIS_SLACK in loops.h: numbers behind memory that a vector may read
@@ -96,6 +41,8 @@ SLACK = 8  # TRELLIS_SLACK in loops.h: numbers behind memory that a vector may r
 
 def scratch(tables: Tables) -> int:
     """The numbers of memory that exported C needs: units and, for loops, the taps of a channel."""
+    if tables.int8 is not None:
+        return -(-scratch_bytes(tables)[0] // 4)
     if not tables.loops:
         return tables.size
     return tables.size + SLACK + 2 * max(int(loop.fan.max(initial=0)) for loop in tables.loops)
@@ -157,10 +104,23 @@ def header(tables: Tables) -> str:
 
 def source(tables: Tables) -> str:
     """``model.c``: the tables, the kernel, and `trellis_run`."""
+    head = [LICENCE, '#include "model.h"', "", "#include <stddef.h>", "#include <string.h>", ""]
+    if tables.int8 is not None:
+        parts = ["\n".join(head), *int8_parts(tables, tables.int8)]
+    else:
+        parts = _float_parts(tables, head)
+    if tables.notes.get("classes"):
+        parts.append(_names("trellis_classes", "TRELLIS_CLASSES", tables.notes["classes"]))
+    if tables.notes.get("recording"):
+        parts.append(_recording(tables.notes["recording"]))
+    return "\n".join(parts)
+
+
+def _float_parts(tables: Tables, head: list[str]) -> list[str]:
+    """Return the parts of ``model.c`` from its beginning to `trellis_run`, in single precision."""
     index = "uint16_t" if tables.size <= 0xFFFF else "uint32_t"
     value = {"fp32": "float", "fp16": "uint16_t", "int8": "int8_t"}[tables.values]
     weight = {"fp32": "(w)", "fp16": "trellis_half(w)", "int8": "(float)(w)"}[tables.values]
-    head = [LICENCE, '#include "model.h"', "", "#include <stddef.h>", "#include <string.h>", ""]
     if arithmetic(tables):
         head.append("#define TRELLIS_NO_MATH")
     if tables.loops:
@@ -176,21 +136,16 @@ def source(tables: Tables) -> str:
         parts.append(packaged("half.h"))
     if tables.loops:
         parts.append(packaged("loops.h"))
-    if _tabled(tables):
+    if tabled(tables):
         parts += [packaged(name) for name in ("real.h", "fours.h", "sums.h", "kernel.h")]
     parts.append(packaged("finite.h"))
     if tables.loops:
         parts.append(_loop_arrays(tables, index, value))
-    if _tabled(tables):
+    if tabled(tables):
         parts.append(_arrays(tables, index, value))
     else:
         parts += [index_array("table_results", index, tables.results), ""]
-    parts.append(_run(tables))
-    if tables.notes.get("classes"):
-        parts.append(_names("trellis_classes", "TRELLIS_CLASSES", tables.notes["classes"]))
-    if tables.notes.get("recording"):
-        parts.append(_recording(tables.notes["recording"]))
-    return "\n".join(parts)
+    return [*parts, _run(tables)]
 
 
 def program(tables: Tables) -> str:
@@ -204,49 +159,27 @@ def program(tables: Tables) -> str:
     return LICENCE + text.replace("@INCLUDES@", parts)
 
 
-def _tabled(tables: Tables) -> bool:
-    """Whether there is a step that is no loop, or none at all."""
-    return len(tables.loops) < len(tables.steps) or not tables.steps
-
-
-def gaps(loop: Loop) -> NDArray[np.int64]:
-    """The taps of a loop in bytes: how far each is from the one before; 255 is that far and no tap.
-
-    >>> from types import SimpleNamespace
-    >>> gaps(SimpleNamespace(taps=np.array([3, 4, 300, 2]), fan=np.array([3, 1]))).tolist()
-    [3, 0, 255, 40, 2]
-    """
-    ends = np.cumsum(loop.fan)
-    found = np.diff(loop.taps, prepend=-1) - 1
-    begins = (ends - loop.fan)[loop.fan > 0]
-    found[begins] = loop.taps[begins]
-    far = found // 255
-    made = np.full(len(found) + int(far.sum()), 255)
-    made[np.cumsum(far + 1) - 1] = found % 255
-    return made
-
-
 def _loop_arrays(tables: Tables, index: str, value: str) -> str:
     loops = tables.loops
-    weights = _joined([loop.weights for loop in loops])
+    weights = joined([loop.weights for loop in loops])
     if tables.values == "fp16":
         weights = weights.astype(np.float16).view(np.uint16)
     extras = [np.maximum(loop.extras, 0) for loop in loops]
     bias = [loop.bias for loop in loops if np.any(loop.bias)]
     scale = [loop.scale for loop in loops if np.any(loop.scale != 1)]
-    rows = ",\n".join(f"    {_loop_entry(loop)}" for loop in loops)
+    rows = ",\n".join(f"    {loop_entry(loop)}" for loop in loops)
     return "\n".join(
         [
             f"static const trellis_loop loop_table[{len(loops)}] = {{\n{rows}\n}};",
-            index_array("loop_gaps", "uint8_t", _joined([gaps(loop) for loop in loops])),
+            index_array("loop_gaps", "uint8_t", joined([gaps(loop) for loop in loops])),
             float_array("loop_weights", weights)
             if tables.values == "fp32"
             else index_array("loop_weights", value, weights),
-            index_array("loop_fan", index, _joined([_fans(loop) for loop in loops])),
-            index_array("loop_sources", index, _joined([loop.sources for loop in loops])),
-            index_array("loop_extras", index, _joined(extras)),
-            float_array("loop_bias", _joined(bias)),
-            float_array("loop_scale", _joined(scale)),
+            index_array("loop_fan", index, joined([_fans(loop) for loop in loops])),
+            index_array("loop_sources", index, joined([loop.sources for loop in loops])),
+            index_array("loop_extras", index, joined(extras)),
+            float_array("loop_bias", joined(bias)),
+            float_array("loop_scale", joined(scale)),
             "",
         ]
     )
@@ -256,26 +189,11 @@ def _fans(loop: Loop) -> NDArray[np.int64]:
     return loop.fan if loop.kind != "mean" else loop.fan[:0]
 
 
-def _loop_entry(loop: Loop) -> str:
-    flags = [
-        len(KINDS) + LOOPS.index(loop.kind), loop.act.code, int(loop.shared),
-        int(np.any(loop.bias)), int(np.any(loop.scale != 1)), int(len(loop.extras) > 0),
-    ]  # fmt: skip
-    numbers = [*loop.shape, *loop.out, *loop.stride, *loop.window, *loop.reach]
-    numbers += [len(loop.sources), *loop.border]
-    words = [*map(str, flags), number(loop.act.a), number(loop.act.b), *map(str, numbers)]
-    return f"{{{', '.join(words)}}}"
-
-
 def _arrays(tables: Tables, index: str, value: str) -> str:
     steps = [step for step in tables.steps if isinstance(step, Step)]
-    modulo = 1 << (16 if index == "uint16_t" else 32)
-    rows = ",\n".join(f"    {_entry(step)}" for step in tables.steps) or "    {0}"
-    bands = [band for step in steps for band in step.bands]
-    lines = ",\n".join(f"    {{{', '.join(map(str, band))}}}" for band in bands) or "    {0}"
     bias = [step.bias for step in steps if np.any(step.bias)]
     scale = [step.scale for step in steps if np.any(step.scale != 1)]
-    weights = _joined([step.weights for step in steps])
+    weights = joined([step.weights for step in steps])
     if tables.values == "fp16":
         weights = weights.astype(np.float16).view(np.uint16)
     make_weights = (
@@ -285,37 +203,12 @@ def _arrays(tables: Tables, index: str, value: str) -> str:
     )
     return "\n".join(
         [
-            f"static const trellis_step table_step[{max(len(tables.steps), 1)}] = {{\n{rows}\n}};",
-            f"static const trellis_band table_band[{max(len(bands), 1)}] = {{\n{lines}\n}};",
-            float_array("table_bias", _joined(bias)),
-            float_array("table_scale", _joined(scale)),
-            index_array("table_terms", index, _joined([_terms(step) for step in steps]) % modulo),
+            *arrays_of_tables(tables, index),
+            float_array("table_bias", joined(bias)),
+            float_array("table_scale", joined(scale)),
             make_weights,
-            index_array("table_offsets", index, _joined([step.offsets for step in steps])),
-            index_array("table_outs", index, _joined([step.outs for step in steps])),
-            index_array("table_results", index, tables.results),
             "",
         ]
-    )
-
-
-def _terms(step: Step) -> Any:
-    return step.terms if step.kind != "dot" else np.stack([step.terms, step.others], 1).reshape(-1)
-
-
-def _joined(parts: list[Any]) -> Any:
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
-
-
-def _entry(step: Step | Loop) -> str:
-    if isinstance(step, Loop):
-        return f"{{{len(KINDS)}, 0, 0, 0, 0, 0.0f, 0.0f, 0}}"  # the next loop
-    act: Activation = step.act
-    biased, scaled = int(np.any(step.bias)), int(np.any(step.scale != 1))
-    flags = f"{biased}, {scaled}, {int(step.adds)}"
-    return (
-        f"{{{KINDS.index(step.kind)}, {act.code}, {flags}, {number(act.a)}, "
-        f"{number(act.b)}, {len(step.bands)}}}"
     )
 
 
@@ -328,7 +221,7 @@ _CURSOR = """\
 def _run(tables: Tables) -> str:
     cursor = f",\n    loop_table, {_CURSOR}" if tables.loops else ""
     model, evaluate = "", "trellis_evaluate(&model, scratch);"
-    if _tabled(tables):
+    if tabled(tables):
         model = f"""\
 static const trellis_tables model = {{
     TRELLIS_INPUTS, TRELLIS_OUTPUTS, {tables.size}, {len(tables.steps)},

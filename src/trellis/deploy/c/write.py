@@ -18,18 +18,9 @@ from ..prepare import made, prepared
 from ..recording import Recording, cosine_table, follows, waves, work
 from ..stream import UNITS, Streaming
 from ..tables.form import Loop, Tables
-from .source_text import (
-    LICENCE,
-    arithmetic,
-    gaps,
-    header,
-    number,
-    packaged,
-    program,
-    ram,
-    scratch,
-    source,
-)
+from .arrays import gaps, number, packaged
+from .int8_text import int8_flash
+from .source_text import LICENCE, arithmetic, header, program, ram, scratch, source
 
 # The text of ``stream.h``, ``stream.c`` and ``stream_main.c``: gestures in a stream of frames.
 
@@ -318,8 +309,8 @@ def flash(tables: Tables) -> int:
     """Return the bytes of const tables in the C that `write_c` writes."""
     index = 2 if tables.size <= 0xFFFF else 4
     value = {"fp32": 4, "fp16": 2, "int8": 1}[tables.values]
-    total = index * len(tables.results)
-    for step in tables.steps:
+    total = index * len(tables.results) if tables.int8 is None else int8_flash(tables, tables.int8)
+    for step in tables.steps if tables.int8 is None else ():
         if isinstance(step, Loop):
             total += 16 + index * (19 + len(step.fan) + len(step.sources) + len(step.extras))
             total += len(gaps(step)) + value * len(step.weights)
@@ -339,7 +330,7 @@ def flash(tables: Tables) -> int:
 def export_c(
     model: nn.Module | Tables, example_inputs: Any, folder: str | os.PathLike[str], *,
     values: str = "fp32", data: Any = None, classes: Sequence[str] | None = None,
-    recording: Recording | None = None,
+    recording: Recording | None = None, arithmetic: str = "fp32", calibration: Any = None,
 ) -> CExport:  # fmt: skip
     """Write a model as C99: no allocation, no dependency, tables that stay in flash.
 
@@ -351,18 +342,22 @@ def export_c(
         example_inputs: Example inputs, as for `trellis.audit`.
         folder: Where to write; created if needed.
         values: How weights are stored: ``"fp32"``, ``"fp16"`` or ``"int8"``, which has one scale
-            per row. Activations are always single precision.
+            per row.
         data: Inputs such as the network will see, (samples, …), to calibrate int8 on.
         classes: Names of the outputs. With ``recording``, ``main.c`` prints the class of a
             recording.
         recording: What the network expects of a recording of joints.
+        arithmetic: ``"fp32"``, or ``"int8"``: activations are bytes too, sums are integers, and
+            memory is a quarter. All targets then agree to the bit.
+        calibration: Inputs such as the network will see, for int8 arithmetic: an array (samples, …)
+            or batches, of which the first may be followed by targets.
 
     Returns:
         What was written, and its sizes.
 
     Raises:
-        TrellisError: If the model holds an operation that sparse tables do not have, or a number
-            that is not finite; or if the files cannot be written.
+        TrellisError: If the model holds an operation that sparse tables or int8 arithmetic do not
+            have, or a number that is not finite; or if the files cannot be written.
 
     >>> import tempfile, torch
     >>> layer = nn.Sequential(nn.Linear(3, 2, bias=False), nn.ReLU())
@@ -372,6 +367,7 @@ def export_c(
     (6, ['README.md', 'main.c', 'model.c', 'model.h', 'model.trellis'])
     """
     found = prepared(
-        model, example_inputs, values=values, data=data, classes=classes, recording=recording
-    )
+        model, example_inputs, values=values, data=data, classes=classes, recording=recording,
+        arithmetic=arithmetic, calibration=calibration,
+    )  # fmt: skip
     return write_c(found, folder)

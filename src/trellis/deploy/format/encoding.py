@@ -24,6 +24,7 @@ from ...files import check_writable, replacing
 from ..recording import BASES, ORIGINS
 from ..stream import Streaming
 from ..tables.form import KINDS, LOOPS, VALUES, Loop, Step, Tables
+from ..tables.int8 import Coding, Rescale
 
 # The layout of a file.
 #
@@ -65,13 +66,24 @@ from ..tables.form import KINDS, LOOPS, VALUES, Loop, Step, Tables
 #
 # and at the end where the first output lies (32 bits) and, Rice-coded, where each other lies, less
 # what follows the one before, zigzag.
+#
+# Version 3 is arithmetic in 8 bits, and its kind of values is 3. Behind the kind are the codings:
+# how many inputs there are (`varint`) and, of each, its units (`varint`), scale (fp32) and zero (a
+# byte); outputs alike. Steps and loops have no activation, and are neither biased nor scaled. In
+# the place of biases and scales they have `RESCALE`: before, after, low, high, zero, absent,
+# whether there is a table, 0; beside and offset; the table of 256 bytes; then the multipliers of
+# groups or channels (16 bits) and, Rice-coded, their biases, zigzag. Weights are int8.
 
 
 MAGIC = b"TRELLIS\n"
-VERSION = 2
-PLAIN = 1  # of files without loops, which older versions read too
+VERSION = 3  # of arithmetic in 8 bits; files without it have the lower numbers, as before
+LOOPED = 2
+PLAIN = 1  # of files without loops
 SECTIONS = (b"META", b"DATA")
 STEP = "<BBBBffIIIII"
+RESCALE = "<BBBBBBBBii"
+INT8 = len(VALUES)  # the kind of values of version 3
+MOST_CODINGS = 1 << 10
 BIASED, SCALED, UNORDERED, ADDS = 1, 2, 4, 8
 SHARED, BORDERED, EXTRAS = 4, 8, 16  # of loops
 MOST_UNITS = 1 << 24
@@ -88,6 +100,10 @@ def checked_meta(meta: Any) -> dict[str, Any]:
     """Return the JSON, after a check of the types of everything that is used."""
     if not isinstance(meta, dict) or meta.get("values") not in VALUES:
         raise TrellisError("its META has no valid 'values'")
+    if meta.get("arithmetic", "int8") != "int8" or (
+        "arithmetic" in meta and meta["values"] != "int8"
+    ):
+        raise TrellisError("its META has no valid 'arithmetic'")
     for name in ("inputs", "outputs"):
         shapes = meta.get(name)
         if not isinstance(shapes, list) or not shapes or not all(map(_shape, shapes)):
@@ -313,10 +329,11 @@ def to_bytes(tables: Tables) -> bytes:
         "inputs": tables.inputs,
         "outputs": tables.outputs,
         "values": tables.values,
+        **({"arithmetic": "int8"} if tables.int8 else {}),
         **tables.notes,
     }
     bodies = (json.dumps(meta, ensure_ascii=False, separators=(",", ":")).encode(), _data(tables))
-    version = VERSION if tables.loops else PLAIN
+    version = VERSION if tables.int8 else LOOPED if tables.loops else PLAIN
     head = MAGIC + struct.pack("<II", version, len(bodies))
     for tag, body in zip(SECTIONS, bodies, strict=True):
         head += tag + struct.pack("<II", len(body), zlib.crc32(body))
@@ -325,15 +342,39 @@ def to_bytes(tables: Tables) -> bytes:
 
 def _data(tables: Tables) -> bytes:
     counts = (tables.input_units, tables.output_units, tables.size, len(tables.steps))
-    parts = [struct.pack("<IIIIB", *counts, VALUES.index(tables.values))]
-    parts += [_loop(step) if isinstance(step, Loop) else _step(step) for step in tables.steps]
+    kind = VALUES.index(tables.values) if tables.int8 is None else INT8
+    parts = [struct.pack("<IIIIB", *counts, kind)]
+    rescales: tuple[Rescale | None, ...] = (None,) * len(tables.steps)
+    if tables.int8 is not None:
+        rescales = tables.int8.steps
+        parts.append(_codings(tables.inputs, tables.int8.inputs))
+        parts.append(_codings(tables.outputs, tables.int8.outputs))
+    for step, rescale in zip(tables.steps, rescales, strict=True):
+        parts.append(_loop(step, rescale) if isinstance(step, Loop) else _step(step, rescale))
     results = tables.results
     parts += [struct.pack("<I", results[0]), encoded(zigzag(np.diff(results) - 1))]
     return b"".join(parts)
 
 
-def _step(step: Step) -> bytes:
-    biased, scaled = bool(np.any(step.bias)), bool(np.any(step.scale != 1))
+def _codings(shapes: tuple[tuple[int, ...], ...], codings: tuple[Coding, ...]) -> bytes:
+    made = varint(len(shapes))
+    for shape, coding in zip(shapes, codings, strict=True):
+        made += varint(math.prod(shape)) + struct.pack("<fB", coding.scale, coding.zero)
+    return made
+
+
+def _rescaled(rescale: Rescale, step: Step | Loop) -> bytes:
+    r = rescale
+    bounds = (r.low, r.high, r.zero, r.absent, r.table is not None, 0)
+    head = struct.pack(RESCALE, r.before, r.after, *bounds, r.beside, r.offset)
+    table = b"" if r.table is None else r.table.tobytes()
+    biases = encoded(zigzag(step.bias.astype(np.int64)))
+    return head + table + step.scale.astype("<i2").tobytes() + biases
+
+
+def _step(step: Step, rescale: Rescale | None) -> bytes:
+    biased = rescale is None and bool(np.any(step.bias))
+    scaled = rescale is None and bool(np.any(step.scale != 1))
     firsts = np.cumsum(step.count) - step.count
     unordered, outs = _outs(step, firsts)
     flags = biased * BIASED + scaled * SCALED + unordered * UNORDERED + step.adds * ADDS
@@ -344,6 +385,7 @@ def _step(step: Step) -> bytes:
     return b"".join(
         [
             head,
+            b"" if rescale is None else _rescaled(rescale, step),
             _floats(step.bias) if biased else b"",
             _halves(step.scale) if scaled else b"",
             (step.weights + step.weights.dtype.type(0)).tobytes(),  # −0.0 is 0.0
@@ -401,8 +443,9 @@ def _halves(values: NDArray[np.float32]) -> bytes:
     return (bits >> 16).astype("<u2").tobytes()
 
 
-def _loop(loop: Loop) -> bytes:
-    biased, scaled = bool(np.any(loop.bias)), bool(np.any(loop.scale != 1))
+def _loop(loop: Loop, rescale: Rescale | None) -> bytes:
+    biased = rescale is None and bool(np.any(loop.bias))
+    scaled = rescale is None and bool(np.any(loop.scale != 1))
     flags = biased * BIASED + scaled * SCALED + loop.shared * SHARED
     flags += any(loop.border) * BORDERED + bool(len(loop.extras)) * EXTRAS
     kind = len(KINDS) + LOOPS.index(loop.kind)
@@ -414,6 +457,7 @@ def _loop(loop: Loop) -> bytes:
     gaps[begins] = loop.taps[begins]
     parts = [struct.pack("<BBBBff", kind, loop.act.code, flags, 0, loop.act.a, loop.act.b)]
     parts += [varint(int(value)) for value in geometry]
+    parts.append(b"" if rescale is None else _rescaled(rescale, loop))
     parts.append(_floats(loop.bias) if biased else b"")
     if scaled:
         parts.append(_floats(loop.scale) if loop.shared else _halves(loop.scale))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import os
 import struct
 import zlib
@@ -15,18 +17,31 @@ from numpy.typing import NDArray
 from ...errors import TrellisError
 from ...limits import read_limited
 from ..tables.form import KINDS, LOOPS, NAMES, VALUES, Activation, Loop, Step, Tables
+from ..tables.int8 import (
+    LEAST_SCALE,
+    MOST_SHIFTED,
+    MOST_SUM,
+    Coding,
+    Int8,
+    Rescale,
+    largest_sum,
+)
 from .encoding import (
     ADDS,
     BIASED,
     BORDERED,
     EXTRAS,
+    INT8,
+    LOOPED,
     MAGIC,
     MOST_BYTES,
+    MOST_CODINGS,
     MOST_LOOPED,
     MOST_STEPS,
     MOST_UNITS,
     MOST_USES,
     PLAIN,
+    RESCALE,
     SCALED,
     SECTIONS,
     SHARED,
@@ -60,6 +75,15 @@ def check(tables: Tables) -> None:
         if uses > MOST_USES:
             raise TrellisError(f"it needs more than {MOST_USES:,} multiplications")
         _check(step, written, tables.input_units, number)
+    for number, rescale in enumerate(() if tables.int8 is None else tables.int8.steps):
+        largest = largest_sum(tables.steps[number])
+        if (
+            not rescale.sound()
+            or largest >= MOST_SUM
+            or largest >> rescale.before >= MOST_SHIFTED
+            or tables.steps[number].act.name != "none"
+        ):
+            raise TrellisError(f"step {number} overflows 32 bits")
     _inside(tables.results, tables.size, "an output")
     if not written[tables.results].all():
         raise TrellisError("an output is never computed")
@@ -168,7 +192,7 @@ def _sections(data: bytes) -> tuple[dict[str, Any], bytes, int]:
     if data[:8] != MAGIC:
         raise TrellisError("it has another signature")
     version, count = struct.unpack_from("<II", data, 8)
-    if version not in (PLAIN, VERSION):
+    if version not in (PLAIN, LOOPED, VERSION):
         raise TrellisError(f"it has version {version}; this Trellis reads up to {VERSION}")
     if count != len(SECTIONS):
         raise TrellisError(f"expected {len(SECTIONS)} sections, got {count}")
@@ -202,14 +226,25 @@ def _tables(data: bytes, meta: dict[str, Any], version: int) -> Tables:
     ):
         raise TrellisError(f"it needs {size:,} units in {count:,} steps")
     _check_values(data, meta)
+    if (version == VERSION) != (values == INT8):
+        raise TrellisError(f"unknown kind of values {values}")
     at, room = 17, MOST_USES
     steps: list[Step | Loop] = []
+    rescales: list[Rescale] | None = None
+    kind, codings = "int8", []
+    if values == INT8:
+        rescales = []
+        for shapes in (meta["inputs"], meta["outputs"]):
+            found, at = _codings(data, at, shapes)
+            codings.append(found)
+    else:
+        kind = VALUES[values]
     for _ in range(count):
         if version > PLAIN and at < len(data) and data[at] >= len(KINDS):
-            loop, at = _loop(data, at, VALUES[values])
+            loop, at = _loop(data, at, kind, rescales)
             steps.append(loop)
             continue
-        step, at = _step(data, at, VALUES[values], size, room)
+        step, at = _step(data, at, kind, size, room, rescales)
         room -= max(len(step.terms), len(step.outs))
         steps.append(step)
     (first,) = struct.unpack_from("<I", data, at)
@@ -217,10 +252,12 @@ def _tables(data: bytes, meta: dict[str, Any], version: int) -> Tables:
     results = np.cumsum(np.concatenate([[first], unzigzag(later) + 1]))
     if at != len(data):
         raise TrellisError("data follows its tables")
+    form = None if rescales is None else Int8(tuple(rescales), *codings)
+    meta.pop("arithmetic", None)
     shapes = {name: tuple(tuple(s) for s in meta.pop(name)) for name in ("inputs", "outputs")}
     tables = Tables(
         shapes["inputs"], shapes["outputs"], size, tuple(steps), results,
-        meta.pop("values"), meta,
+        meta.pop("values"), meta, form,
     )  # fmt: skip
     if sum(int(np.prod(s, dtype=object)) for s in shapes["outputs"]) != outputs:
         raise TrellisError(f"expected {outputs} outputs, got the shapes {shapes['outputs']}")
@@ -231,11 +268,46 @@ def _tables(data: bytes, meta: dict[str, Any], version: int) -> Tables:
 
 def _check_values(data: bytes, meta: dict[str, Any]) -> None:
     (values,) = struct.unpack_from("<B", data, 16)
-    if values >= len(VALUES) or VALUES[values] != meta["values"]:
+    known = (*VALUES, "int8")
+    whole = (values == INT8) == ("arithmetic" in meta)
+    if values >= len(known) or known[values] != meta["values"] or not whole:
         raise TrellisError(f"unknown kind of values {values}")
 
 
-def _step(data: bytes, at: int, values: str, size: int, room: int) -> tuple[Step, int]:
+def _codings(data: bytes, at: int, shapes: list[list[int]]) -> tuple[tuple[Coding, ...], int]:
+    [count], at = varints(data, at, 1)
+    if count != len(shapes) or count > MOST_CODINGS:
+        raise TrellisError(f"expected {len(shapes)} codings, got {count}")
+    made = []
+    for shape in shapes:
+        [units], at = varints(data, at, 1)
+        scale, zero = struct.unpack_from("<fB", data, at)
+        at += 5
+        if units != math.prod(shape) or not LEAST_SCALE <= scale < np.inf:
+            raise TrellisError(f"a coding of {units:,} units has the scale {scale}")
+        made.append(Coding(scale, zero))
+    return tuple(made), at
+
+
+def _rescaled(data: bytes, at: int, groups: int) -> tuple[Rescale, Any, Any, int]:
+    """Return how sums become bytes, multipliers and biases."""
+    numbers = struct.unpack_from(RESCALE, data, at)
+    before, after, low, high, zero, absent, has_table, none, beside, offset = numbers
+    at += struct.calcsize(RESCALE)
+    if has_table > 1 or none:
+        raise TrellisError("a step has an unknown way to make bytes of sums")
+    table, at = _array(data, at, "|u1", 256 * has_table)
+    multipliers, at = _array(data, at, "<i2", groups)
+    biases, at = decoded(data, at, groups)
+    made = Rescale(
+        before, after, beside, absent, offset, low, high, zero, table if has_table else None
+    )
+    return made, multipliers, unzigzag(biases).astype(np.int32), at
+
+
+def _step(
+    data: bytes, at: int, values: str, size: int, room: int, rescales: list[Rescale] | None
+) -> tuple[Step, int]:
     kind, act, flags, zero, a, b, groups, instances, terms, offset, out = struct.unpack_from(
         STEP, data, at
     )
@@ -246,6 +318,12 @@ def _step(data: bytes, at: int, values: str, size: int, room: int) -> tuple[Step
         raise TrellisError(f"it needs more than {MOST_USES:,} multiplications")
     if not 0 < groups <= instances or max(terms, instances) > 8 * len(data):
         raise TrellisError(f"a step claims {groups:,} groups in {len(data):,} bytes")
+    whole = None
+    if rescales is not None:
+        if flags & ~UNORDERED or KINDS[kind] == "dot":
+            raise TrellisError("a step in 8 bits has what only floats have")
+        rescale, *whole, at = _rescaled(data, at, groups)
+        rescales.append(rescale)
     bias, at = _array(data, at, "<f4", groups if flags & BIASED else 0)
     scale, at = _array(data, at, "<u2", groups if flags & SCALED else 0)
     weights, at = _array(data, at, _TYPES[values], 0 if KINDS[kind] == "max" else terms)
@@ -271,10 +349,12 @@ def _step(data: bytes, at: int, values: str, size: int, room: int) -> tuple[Step
         places[::pairs], places[1::2] if pairs == 2 else np.zeros(0, np.int64),
         weights, offsets, outs, bool(flags & ADDS),
     )  # fmt: skip
+    if whole is not None:
+        step = dataclasses.replace(step, scale=whole[0], bias=whole[1])
     return step, at
 
 
-def _loop(data: bytes, at: int, values: str) -> tuple[Loop, int]:
+def _loop(data: bytes, at: int, values: str, rescales: list[Rescale] | None) -> tuple[Loop, int]:
     kind, act, flags, zero, a, b = struct.unpack_from("<BBBBff", data, at)
     kind -= len(KINDS)
     if kind >= len(LOOPS) or act >= len(NAMES) or flags > 31 or zero:
@@ -297,6 +377,12 @@ def _loop(data: bytes, at: int, values: str) -> tuple[Loop, int]:
         raise TrellisError("a loop's border does not fit its planes")
     if border and not (border[0] or border[1]):
         raise TrellisError("a loop has an empty border")
+    whole = None
+    if rescales is not None:
+        if flags & (BIASED | SCALED):
+            raise TrellisError("a loop in 8 bits has what only floats have")
+        rescale, *whole, at = _rescaled(data, at, channels)
+        rescales.append(rescale)
     bias, at = _array(data, at, "<f4", channels if flags & BIASED else 0)
     scale, at = _array(data, at, "<f4" if shared else "<u2", channels if flags & SCALED else 0)
     if not shared:
@@ -336,6 +422,8 @@ def _loop(data: bytes, at: int, values: str) -> tuple[Loop, int]:
         bias if flags & BIASED else np.zeros(channels, np.float32), extras,
         (border[0], border[1], border[2], border[3]) if border else (0, 0, 0, 0),
     )  # fmt: skip
+    if whole is not None:
+        loop = dataclasses.replace(loop, scale=whole[0], bias=whole[1])
     return loop, at
 
 

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .int8 import Int8, interpreted_int8
+
 # Activations: functions of one number, by the codes of the tables and the C kernel.
 
 
@@ -134,8 +136,8 @@ class Loop:
     fan: Ints  # (channels,), or (1,) if shared
     taps: Ints  # (Σ fan,), ascending within a channel
     weights: NDArray[Any]  # (Σ fan,) float32, float16 or int8; empty if shared
-    scale: Floats  # (channels,)
-    bias: Floats  # (channels,)
+    scale: NDArray[Any]  # (channels,) float32; int16 in arithmetic of 8 bits
+    bias: NDArray[Any]  # (channels,) float32; int32 likewise
     extras: Ints  # (channels,), −1 for none; empty if no channel has one
     border: tuple[int, int, int, int] = (0, 0, 0, 0)
     name: str = ""
@@ -263,8 +265,8 @@ class Step:
     act: Activation
     fan: NDArray[np.int64]  # (groups,), ascending
     count: NDArray[np.int64]  # (groups,)
-    bias: NDArray[np.float32]  # (groups,)
-    scale: NDArray[np.float32]  # (groups,): 1 unless weights are int8
+    bias: NDArray[Any]  # (groups,) float32; int32 in arithmetic of 8 bits
+    scale: NDArray[Any]  # (groups,) float32, 1 unless weights are int8; int16 likewise
     terms: NDArray[np.int64]  # (Σ fan,)
     others: NDArray[np.int64]  # (Σ fan,) of a dot, else empty
     weights: NDArray[Any]  # (Σ fan,) float32, float16 or int8; empty of a max
@@ -323,6 +325,7 @@ class Tables:
     results: NDArray[np.int64]  # where the outputs lie at the end
     values: str = "fp32"
     notes: dict[str, Any] = field(default_factory=dict)
+    int8: Int8 | None = None  # the arithmetic is of 8 bits; else of single precision
     choices: tuple[Any, ...] = ()  # how each layer over planes is stored, and why; not in files
 
     @property
@@ -362,7 +365,9 @@ _AT_ONCE = 1 << 22  # numbers, so that large tables need little memory
 
 
 def interpreted(tables: Tables, x: Floats) -> Floats:
-    """Evaluate tables, (batch, inputs) to (batch, outputs), in single precision."""
+    """Evaluate tables, (batch, inputs) to (batch, outputs), in their own arithmetic."""
+    if tables.int8 is not None:
+        return interpreted_int8(tables, tables.int8, x)
     memory = np.zeros((tables.size, len(x)), np.float32)
     memory[: tables.input_units] = x.reshape(len(x), -1).T
     for step in tables.steps:

@@ -238,12 +238,15 @@ class _Walk:
 # A model's tables.
 
 
-def tables(model: nn.Module, example_inputs: Any, *, loops: bool = True) -> Tables:
+def tables(
+    model: nn.Module, example_inputs: Any, *, loops: bool = True, slabs: bool = True
+) -> Tables:
     """Return the sparse form of a model, values in fp32.
 
     Convolutions, pooling and what stands between them become loops over planes where that is
     smaller and faster than a table of all units (`Tables.choices` says where); with ``loops=False``
-    all become tables.
+    all become tables. With ``slabs``, wide layers are cut into parts that are summed up one after
+    another, which arithmetic in 8 bits does not.
 
     The model may be masked, baked or compacted: connections that are zero, units that no input
     reaches and units that reach no output all vanish. The outputs do not change.
@@ -270,7 +273,7 @@ def tables(model: nn.Module, example_inputs: Any, *, loops: bool = True) -> Tabl
     if any(not np.isfinite(block.weights).all() or not np.isfinite(block.bias).all()
            for block in net.blocks):  # fmt: skip
         raise TrellisError("the model holds a weight or bias that is not finite")
-    if not any(isinstance(block, PlaneBlock) for block in net.blocks):
+    if slabs and not any(isinstance(block, PlaneBlock) for block in net.blocks):
         cut(net)
     layout = laid_out(net)
     steps = [

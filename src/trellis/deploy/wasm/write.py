@@ -369,7 +369,8 @@ def export_wasm(
     model: nn.Module | Tables, example_inputs: Any, folder: str | os.PathLike[str], *,
     values: str = "fp32", data: Any = None, classes: Sequence[str] | None = None,
     recording: Recording | None = None, scene: Scene | None = None,
-    title: str = "A pruned network in the browser",
+    title: str = "A pruned network in the browser", arithmetic: str = "fp32",
+    calibration: Any = None,
 ) -> WasmExport:  # fmt: skip
     """Write a model as WebAssembly, with a module that loads it and, optionally, a page.
 
@@ -386,6 +387,8 @@ def export_wasm(
         scene: Recordings for ``index.html``, which draws them and names what happens in them. The
             page works from disk and fetches nothing. Needs ``classes`` and ``recording``.
         title: Title of the page.
+        arithmetic: ``"fp32"`` or ``"int8"``, as for `export_c`.
+        calibration: Inputs for int8 arithmetic, as for `export_c`.
 
     Returns:
         What was written, and its sizes.
@@ -395,8 +398,9 @@ def export_wasm(
             model, or if the scene does not fit the model.
     """
     found = prepared(
-        model, example_inputs, values=values, data=data, classes=classes, recording=recording
-    )
+        model, example_inputs, values=values, data=data, classes=classes, recording=recording,
+        arithmetic=arithmetic, calibration=calibration,
+    )  # fmt: skip
     return write_wasm(found, folder, scene, title)
 
 

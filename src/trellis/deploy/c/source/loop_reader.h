@@ -10,6 +10,7 @@ typedef struct {
     trellis_loop loop;
     uint32_t flags, taps;
     const unsigned char *biases, *scales, *weights;
+    whole_head whole;
 } loop_head;
 
 /* The head of a loop, and where its values lie: what is wrong with either makes `b` bad. */
@@ -70,6 +71,10 @@ static loop_head read_loop_head(trellis_bytes *b, uint32_t values) {
         && ((uint64_t)l->plane != ((uint64_t)l->grid_height + l->rows) * (l->grid_width + l->gap)
             || (!l->rows && !l->gap)))
         b->bad = 1;
+    if (values == VALUES_WHOLE) {
+        if (act || (h.flags & (FLAG_BIASED | FLAG_SCALED))) b->bad = 1;
+        h.whole = read_whole_head(b, l->channels);
+    }
     if (h.flags & FLAG_BIASED) h.biases = trellis_take(b, 4 * (size_t)l->channels);
     if (h.flags & FLAG_SCALED) h.scales = trellis_take(b, (l->shared ? 4 : 2) * (size_t)l->channels);
     if (!l->shared) h.weights = trellis_take(b, value_size(values) * (size_t)h.taps);
@@ -157,7 +162,7 @@ static void check_loop(
 
 /* Where each tap reads, and its weight; the fans of channels before them. */
 static void read_taps(
-    trellis_bytes *b, const loop_head *h, uint32_t values, building *m
+    trellis_bytes *b, const loop_head *h, uint32_t values, const trellis_rescale *rescale, building *m
 ) {
     const trellis_loop *l = &h->loop;
     const uint32_t groups = l->shared ? 1 : l->channels;
@@ -178,7 +183,7 @@ static void read_taps(
     uint32_t term = 0;
     for (uint32_t g = 0; g < groups && !b->bad; g++) {
         const float *scale = m->loop_scale + m->channels + g;
-        uint64_t flat = 0;
+        uint64_t flat = 0, sizes = 0;
         for (uint32_t t = 0; t < fan[g] && !b->bad; t++, flat++, to += 2, term++) {
             flat += trellis_code(&gaps);
             if (flat >= entries * (l->shared ? 1 : l->sources)) {
@@ -194,8 +199,10 @@ static void read_taps(
                 l->shared ? 1.0f : value_at(h->weights + value_size(values) * term, values);
             memcpy(to, &place, sizeof place);
             to[1] = w;
+            if (rescale) sizes += (uint64_t)(w < 0.0f ? -w : w);
             if (!is_finite(w) || (!l->shared && !is_finite(w * *scale))) b->bad = 1;
         }
+        if (rescale && !sum_fits(rescale, sizes, m->loop_offset[m->channels + g])) b->bad = 1;
     }
     trellis_over(&gaps);
 }
@@ -203,9 +210,21 @@ static void read_taps(
 static const char *read_loop(
     trellis_bytes *b, uint32_t values, uint32_t inputs, uint32_t size, building *m
 ) {
-    const loop_head h = read_loop_head(b, values);
+    loop_head h = read_loop_head(b, values);
     const trellis_loop *l = &h.loop;
     if (b->bad) return "a loop is not sound";
+    trellis_rescale *rescale = values == VALUES_WHOLE ? m->rescale++ : NULL;
+    if (rescale) {
+        read_whole(
+            b, &h.whole, l->channels, rescale, m->tables, m->loop_offset + m->channels,
+            m->loop_multiplier + m->channels);
+        m->tables += 256;
+        uint64_t sizes = l->kind == TRELLIS_PEAK ? 1 : l->shared ? h.taps : 0;
+        if (l->kind == TRELLIS_MEAN) sizes = (uint64_t)l->window_height * l->window_width;
+        for (uint32_t c = 0; c < l->channels && !b->bad; c++)
+            if (!sum_fits(rescale, sizes, m->loop_offset[m->channels + c])) b->bad = 1;
+        if (b->bad) return "a loop overflows";
+    }
     for (uint32_t c = 0; c < l->channels; c++) {
         float scale = 1.0f, bias = 0.0f;
         if (h.scales && l->shared) scale = value_at(h.scales + 4 * (size_t)c, VALUES_FP32);
@@ -220,7 +239,7 @@ static const char *read_loop(
     }
     if (l->sources) read_places(b, l->sources, m->loop_sources + m->sources, size);
     if (b->bad) return "a loop has values that are not finite, or sources outside its memory";
-    read_taps(b, &h, values, m);
+    read_taps(b, &h, values, l->shared ? NULL : rescale, m);
     if (b->bad) return "a loop's taps are not sound";
     if (l->extra) {
         uint32_t some = 0, *extra = m->loop_extras + m->channels;

@@ -15,12 +15,14 @@
 #include "lanes.h"
 #include "reader.h"
 #include "plan.h"
+#include "whole.h"
 
 enum { FEW = 3 }; /* so many samples are faster one by one than abreast */
 
 struct trellis_model {
     trellis_file file;
     trellis_plan *plan;
+    trellis_whole_plan *whole; /* of arithmetic in 8 bits, in place of `plan` */
     uint32_t *used, count; /* inputs that anything reads */
 };
 
@@ -55,9 +57,11 @@ trellis_model *trellis_open(const unsigned char *data, size_t length, char *why,
     trellis_model *model = calloc(1, sizeof *model);
     const char *reason = model ? trellis_read(data, length, &model->file) : "out of memory";
     if (model && !reason) {
-        model->plan = trellis_planned(&model->file.tables, &model->file.looped);
+        const int whole = model->file.whole.inputs > 0;
+        if (whole) model->whole = trellis_whole_planned(&model->file);
+        else model->plan = trellis_planned(&model->file.tables, &model->file.looped);
         model->used = read_inputs(&model->file, &model->count);
-        if (!model->plan || !model->used) reason = "there is not enough memory";
+        if (!(whole ? (void *)model->whole : (void *)model->plan) || !model->used) reason = "there is not enough memory";
     }
     if (!reason) return model;
     if (room) {
@@ -73,6 +77,7 @@ void trellis_close(trellis_model *model) {
     if (!model) return;
     trellis_free(&model->file);
     trellis_drop(model->plan);
+    trellis_whole_drop(model->whole);
     free(model->used);
     free(model);
 }
@@ -81,6 +86,7 @@ uint32_t trellis_inputs(const trellis_model *model) { return model->file.tables.
 uint32_t trellis_outputs(const trellis_model *model) { return model->file.tables.outputs; }
 
 size_t trellis_scratch(const trellis_model *model, size_t batch) {
+    if (model->whole) return trellis_whole_room(model->whole);
     const size_t one = model->plan->room;
     const int alone = model->file.looped.count > 0; /* their lanes are neighbours in a row */
     const size_t units = batch > FEW && !alone ? TRELLIS_ABREAST * (size_t)model->file.tables.size : one;
@@ -99,6 +105,9 @@ void trellis_predict(
 ) {
     const trellis_tables *m = &model->file.tables;
     size_t done = 0;
+    for (; model->whole && done < batch; done++)
+        trellis_whole_run(
+            model->whole, inputs + done * m->inputs, outputs + done * m->outputs, scratch);
     while (batch - done > FEW && model->file.looped.count == 0) {
         const size_t left = batch - done;
         const unsigned some = left < TRELLIS_ABREAST ? (unsigned)left : TRELLIS_ABREAST;

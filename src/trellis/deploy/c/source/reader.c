@@ -13,7 +13,7 @@
 #include "half.h"
 
 enum { FLAG_BIASED = 1, FLAG_SCALED = 2, FLAG_UNORDERED = 4, FLAG_ADDS = 8 };
-enum { VALUES_FP32, VALUES_FP16, VALUES_INT8, VALUES };
+enum { VALUES_FP32, VALUES_FP16, VALUES_INT8, VALUES_WHOLE, VALUES }; /* whole: 8 bits */
 enum { STEP = 32 }; /* bytes of the head of a step */
 
 /* What is being built: the arrays of trellis_tables, and how much of each is filled. */
@@ -30,6 +30,10 @@ typedef struct {
     uint32_t *loop_fan, *loop_sources, *loop_extras;
     uint32_t loops, channels, taps, sources, fans;
     uint64_t looped;
+    trellis_rescale *rescale; /* of the steps that are read */
+    uint8_t *tables;
+    int32_t *offset, *loop_offset;
+    int16_t *multiplier, *loop_multiplier;
 } building;
 
 typedef struct {
@@ -37,7 +41,7 @@ typedef struct {
     float a, b;
 } step_head;
 
-static step_head read_head(trellis_bytes *b) {
+static step_head read_head(trellis_bytes *b, uint32_t values) {
     step_head h;
     h.kind = trellis_u8(b);
     h.act = trellis_u8(b);
@@ -52,6 +56,8 @@ static step_head read_head(trellis_bytes *b) {
     h.out = trellis_u32(b);
     if (h.kind >= TRELLIS_KINDS || h.act >= TRELLIS_ACTIVATIONS || h.flags > 15u) b->bad = 1;
     if (h.groups == 0 || h.groups > h.instances || h.a != h.a || h.b != h.b) b->bad = 1;
+    if (values == VALUES_WHOLE && (h.act || (h.flags | FLAG_UNORDERED) != FLAG_UNORDERED || h.kind == TRELLIS_DOT))
+        b->bad = 1;
     return h;
 }
 
@@ -60,7 +66,7 @@ static size_t value_size(uint32_t values) {
 }
 
 static float value_at(const unsigned char *p, uint32_t values) {
-    if (values == VALUES_INT8) return (float)(p[0] < 128 ? (int)p[0] : (int)p[0] - 256);
+    if (values >= VALUES_INT8) return (float)(p[0] < 128 ? (int)p[0] : (int)p[0] - 256);
     if (values == VALUES_FP16) {
         const uint16_t half = (uint16_t)(p[0] | p[1] << 8);
         return (half & 0x7c00u) == 0x7c00u ? HUGE_VALF : trellis_half(half);
@@ -71,10 +77,71 @@ static float value_at(const unsigned char *p, uint32_t values) {
 
 static int is_finite(float value) { return value - value == 0.0f; }
 
+/* In 8 bits: how a step's sums become bytes, and where the values of its groups lie. */
+typedef struct {
+    const unsigned char *rescale, *table, *multipliers;
+    trellis_rice offsets;
+} whole_head;
+
+static whole_head read_whole_head(trellis_bytes *b, uint32_t groups) {
+    whole_head h;
+    memset(&h, 0, sizeof h);
+    h.rescale = trellis_take(b, 16);
+    if (b->bad || h.rescale[6] > 1 || h.rescale[7]) {
+        b->bad = 1;
+        return h;
+    }
+    if (h.rescale[6]) h.table = trellis_take(b, 256);
+    h.multipliers = trellis_take(b, 2 * (size_t)groups);
+    h.offsets = trellis_stream(b, groups);
+    return h;
+}
+
+/* Fills in the values of `groups` groups; what could overflow is bad. `largest` is, of each group, 255
+ * times the sum of its weights' sizes. */
+static void read_whole(
+    trellis_bytes *b, whole_head *h, uint32_t groups, trellis_rescale *r, uint8_t *table,
+    int32_t *offset, int16_t *multiplier
+) {
+    trellis_bytes head = {h->rescale, 16, 0};
+    h->offsets.from = b;
+    r->before = (uint8_t)trellis_u8(&head);
+    r->after = (uint8_t)trellis_u8(&head);
+    r->low = (uint8_t)trellis_u8(&head);
+    r->high = (uint8_t)trellis_u8(&head);
+    r->zero = (uint8_t)trellis_u8(&head);
+    r->absent = (uint8_t)trellis_u8(&head);
+    trellis_take(&head, 2);
+    const uint32_t beside = trellis_u32(&head), constant = trellis_u32(&head);
+    if (r->before > 30 || r->after > TRELLIS_MOST_AFTER || r->low > r->high
+        || beside > TRELLIS_MOST_BESIDE
+        || constant + TRELLIS_MOST_OFFSET > 2u * TRELLIS_MOST_OFFSET)
+        b->bad = 1;
+    r->beside = (int32_t)beside;
+    r->offset = (int32_t)constant;
+    r->table = NULL;
+    if (h->table && !b->bad) r->table = memcpy(table, h->table, 256);
+    for (uint32_t g = 0; g < groups && !b->bad; g++) {
+        const unsigned char *at = h->multipliers + 2 * (size_t)g;
+        multiplier[g] = (int16_t)(uint16_t)(at[0] | at[1] << 8);
+        const int64_t made = trellis_unzigzag(trellis_code(&h->offsets));
+        if (made >= TRELLIS_MOST_SUM || made <= -TRELLIS_MOST_SUM) b->bad = 1;
+        else offset[g] = (int32_t)made;
+    }
+    trellis_over(&h->offsets);
+}
+
+/* Whether a sum of weights of this size, and an offset, fits. */
+static int sum_fits(const trellis_rescale *r, uint64_t weights, int32_t offset) {
+    const uint64_t largest = 255 * weights + (uint64_t)(offset < 0 ? -(int64_t)offset : offset);
+    return largest < TRELLIS_MOST_SUM && largest >> r->before < TRELLIS_MOST_SHIFTED;
+}
+
 /* Biases, scales and weights of a step, whose fans are known. */
 static void read_values(
     trellis_bytes *b, const step_head *h, uint32_t values, const unsigned char *biases,
-    const unsigned char *scales, const unsigned char *weights, building *m
+    const unsigned char *scales, const unsigned char *weights, const trellis_rescale *rescale,
+    building *m
 ) {
     uint32_t term = 0;
     const size_t size = value_size(values);
@@ -87,13 +154,17 @@ static void read_values(
         m->bias[m->groups + g] = bias;
         if (h->kind == TRELLIS_MAX) {
             if (bias != 0.0f || m->fan[m->groups + g] == 0) b->bad = 1;
+            if (rescale && !sum_fits(rescale, 1, m->offset[m->groups + g])) b->bad = 1;
             continue;
         }
+        uint64_t sizes = 0;
         for (uint32_t t = 0; t < m->fan[m->groups + g]; t++, term++) {
             const float w = value_at(weights + size * term, values);
             if (!is_finite(w) || !is_finite(w * scale)) b->bad = 1;
             m->weights[m->weights_used + term] = w * scale;
+            if (rescale) sizes += (uint64_t)(w < 0.0f ? -w : w);
         }
+        if (rescale && !sum_fits(rescale, sizes, m->offset[m->groups + g])) b->bad = 1;
     }
     if (h->kind != TRELLIS_MAX) m->weights_used += h->terms;
 }
@@ -238,9 +309,19 @@ static const char *read_step(
     trellis_bytes *b, uint32_t values, uint32_t inputs, uint32_t size, building *m,
     trellis_step *step
 ) {
-    const step_head h = read_head(b);
+    const step_head h = read_head(b, values);
     if (b->bad) return "a step is of no known kind";
     const unsigned char *biases = NULL, *scales = NULL, *weights = NULL;
+    trellis_rescale *rescale = values == VALUES_WHOLE ? m->rescale++ : NULL;
+    if (rescale) {
+        whole_head whole = read_whole_head(b, h.groups);
+        if (b->bad) return "a table ends too early";
+        read_whole(
+            b, &whole, h.groups, rescale, m->tables, m->offset + m->groups,
+            m->multiplier + m->groups);
+        m->tables += 256;
+        if (b->bad) return "a step overflows";
+    }
     if (h.flags & FLAG_BIASED) biases = trellis_take(b, 4 * (size_t)h.groups);
     if (h.flags & FLAG_SCALED) scales = trellis_take(b, 2 * (size_t)h.groups);
     if (h.kind != TRELLIS_MAX) weights = trellis_take(b, value_size(values) * (size_t)h.terms);
@@ -252,7 +333,7 @@ static const char *read_step(
     read_offsets(b, &h, m, size);
     read_outs(b, &h, m, size);
     if (b->bad) return "a table is not sound, or reaches outside its memory";
-    read_values(b, &h, values, biases, scales, weights, m);
+    read_values(b, &h, values, biases, scales, weights, rescale, m);
     if (b->bad) return "a step has values that are not finite, or none";
     check_step(b, &h, m, inputs, size, first_term);
     if (b->bad) return "a step reads what is not computed yet, or writes twice";
@@ -291,8 +372,9 @@ static totals measure(
             sum.sources += l.loop.sources;
             continue;
         }
-        const step_head h = read_head(&b);
+        const step_head h = read_head(&b, values);
         const uint64_t pairs = h.kind == TRELLIS_DOT ? 2 : 1;
+        if (values == VALUES_WHOLE) read_whole_head(&b, h.groups);
         if (h.flags & FLAG_BIASED) trellis_take(&b, 4 * (size_t)h.groups);
         if (h.flags & FLAG_SCALED) trellis_take(&b, 2 * (size_t)h.groups);
         if (h.kind != TRELLIS_MAX) trellis_take(&b, value_size(values) * (size_t)h.terms);
@@ -321,6 +403,22 @@ static void *room(trellis_file *file, int slot, uint64_t count, size_t size) {
     return file->memory[slot];
 }
 
+/* The codings of inputs or outputs, `units` in all. Returns how many there are. */
+static uint32_t read_codings(trellis_bytes *b, uint32_t units, trellis_coding *to) {
+    const uint32_t count = trellis_varint(b);
+    uint64_t sum = 0;
+    if (count == 0 || count > TRELLIS_MOST_CODINGS) b->bad = 1;
+    for (uint32_t i = 0; i < count && !b->bad; i++) {
+        to[i].units = trellis_varint(b);
+        to[i].scale = trellis_float(trellis_u32(b));
+        to[i].zero = (uint8_t)trellis_u8(b);
+        sum += to[i].units;
+        if (!is_finite(to[i].scale) || !(to[i].scale >= TRELLIS_LEAST_SCALE)) b->bad = 1;
+    }
+    if (sum != units) b->bad = 1;
+    return count;
+}
+
 static const char *read_data(trellis_bytes b, uint32_t version, trellis_file *file) {
     trellis_tables *t = &file->tables;
     t->inputs = trellis_u32(&b);
@@ -333,6 +431,18 @@ static const char *read_data(trellis_bytes b, uint32_t version, trellis_file *fi
         || t->outputs > TRELLIS_MOST_UNITS || t->outputs > 8 * (uint64_t)b.left
         || t->steps > TRELLIS_MOST_STEPS || t->steps > b.left / (version > 1 ? 16 : STEP))
         return "it asks for more units than fit";
+    trellis_whole *whole = &file->whole;
+    if ((version == 3) != (values == VALUES_WHOLE)) return "its values are of no known kind";
+    if (version == 3) {
+        trellis_coding *in = room(file, 18, TRELLIS_MOST_CODINGS, sizeof *in);
+        trellis_coding *out = room(file, 19, TRELLIS_MOST_CODINGS, sizeof *out);
+        if (!in || !out) return "there is not enough memory";
+        whole->inputs = read_codings(&b, t->inputs, in);
+        whole->outputs = read_codings(&b, t->outputs, out);
+        whole->input = in;
+        whole->output = out;
+        if (b.bad) return "its codings are not sound";
+    }
     int bad = 0;
     const totals sum = measure(b, t->steps, values, version, &bad);
     if (bad) return "a table ends too early";
@@ -357,6 +467,21 @@ static const char *read_data(trellis_bytes b, uint32_t version, trellis_file *fi
     m.loop_scale = room(file, 17, sum.channels, sizeof *m.loop_scale);
     for (int i = 0; i < 18; i++)
         if (!file->memory[i]) return "there is not enough memory";
+    if (version == 3) {
+        m.rescale = room(file, 20, t->steps, sizeof *m.rescale);
+        m.tables = room(file, 21, t->steps, 256);
+        m.offset = room(file, 22, sum.groups, sizeof *m.offset);
+        m.multiplier = room(file, 23, sum.groups, sizeof *m.multiplier);
+        m.loop_offset = room(file, 24, sum.channels, sizeof *m.loop_offset);
+        m.loop_multiplier = room(file, 25, sum.channels, sizeof *m.loop_multiplier);
+        for (int i = 20; i < 26; i++)
+            if (!file->memory[i]) return "there is not enough memory";
+        whole->rescale = m.rescale;
+        whole->offset = m.offset;
+        whole->multiplier = m.multiplier;
+        whole->loop_offset = m.loop_offset;
+        whole->loop_multiplier = m.loop_multiplier;
+    }
     memset(m.state, 1, t->inputs);
     for (uint32_t s = 0; s < t->steps; s++) {
         const int loop = is_loop(&b, version);
@@ -408,7 +533,7 @@ const char *trellis_read(const unsigned char *data, size_t length, trellis_file 
     const unsigned char *magic = trellis_take(&b, 8);
     if (!magic || memcmp(magic, "TRELLIS\n", 8) != 0) return "it does not begin as one";
     const uint32_t version = trellis_u32(&b);
-    if (version != 1 && version != 2) return "it is of another version";
+    if (version < 1 || version > 3) return "it is of another version";
     if (trellis_u32(&b) != 2) return "it has another number of sections";
     const unsigned char *tags = trellis_take(&b, 24);
     if (!tags || !same(trellis_u32(&b), data, 40)) return "its header is damaged";

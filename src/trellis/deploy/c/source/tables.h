@@ -61,7 +61,7 @@ typedef struct {
     trellis_index rows, gap, grid_height, grid_width;
 } trellis_loop;
 
-/* Where the tables of a loop begin. */
+/* Where the tables of a loop begin. In 8 bits, offset and multiplier stand for bias and scale. */
 typedef struct {
 #ifdef TRELLIS_DECODED
     const float *pairs;
@@ -70,8 +70,32 @@ typedef struct {
     const trellis_value *weights;
 #endif
     const trellis_index *fan, *sources, *extras;
+#ifndef TRELLIS_INT8
     const float *bias, *scale;
+#endif
+#ifdef TRELLIS_DECODED
+    const uint32_t *words; /* in 8 bits, in place of pairs */
+#endif
+#if defined(TRELLIS_DECODED) || defined(TRELLIS_INT8)
+    const int32_t *offset;
+    const int16_t *multiplier;
+#endif
 } trellis_loop_cursor;
+
+/* Arithmetic in 8 bits: how the sums of a step become bytes. See int8.h. */
+typedef struct {
+    uint8_t before, after, low, high, zero, absent;
+    int32_t beside, offset;
+    const uint8_t *table; /* of 256 bytes, or NULL */
+} trellis_rescale;
+
+/* Where the tables of a step begin, in 8 bits. */
+typedef struct {
+    const trellis_index *terms, *offsets, *outs;
+    const int8_t *weights;
+    const int32_t *offset;
+    const int16_t *multiplier;
+} trellis_rows_cursor;
 
 typedef struct {
     uint32_t inputs, outputs, size, steps;
