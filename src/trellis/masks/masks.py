@@ -212,6 +212,19 @@ def _damaged(path: str | PathLike[str], what: str) -> TrellisError:
 
 Model = TypeVar("Model", bound=nn.Module)
 Named = list[tuple[str, Slot]]
+_NAMED = 3  # starved parameters that are printed by name
+
+
+def is_starved(kept: int, size: int, all_kept: int, total: int) -> bool:
+    """Return whether a parameter keeps less than a hundredth of its fair share.
+
+    A parameter whose fair share is below one connection is not starved.
+
+    >>> is_starved(0, 10, 50, 1000), is_starved(0, 20, 50, 1000), is_starved(1, 900, 500, 1000)
+    (False, True, True)
+    """
+    fair = all_kept * size  # times the total
+    return fair >= total and fair > 100 * kept * total
 
 
 class Masks(Mapping[str, Tensor]):
@@ -235,6 +248,9 @@ class Masks(Mapping[str, Tensor]):
             network with exactly the budget was found.
         total: Number of connections of the masked parameters.
         sparsity: Fraction of the connections that is removed, ``1 - kept / total``.
+        starved: Names of the parameters that keep less than a hundredth of their fair share. The
+            fair share of a parameter is ``kept / total`` of its connections. Parameters with a
+            fair share below one connection are left out.
         provenance: How the masks were made: the options of `trellis.prune` and the types and
             shapes of its inputs.
 
@@ -248,6 +264,8 @@ class Masks(Mapping[str, Tensor]):
         >>> masks = trellis.Masks({"weight": torch.tensor([[True, False, True]])})
         >>> masks
         Masks: 2 of 3 connections kept (33.33 % pruned) in 1 tensor
+        >>> masks.starved
+        ()
         >>> masks.apply(layer).weight.tolist()
         [[2.0, 0.0, 2.0]]
         >>> list(masks.plain_state_dict(layer))
@@ -295,9 +313,13 @@ class Masks(Mapping[str, Tensor]):
     __hash__ = None  # type: ignore[assignment]
 
     @cached_property
+    def _counts(self) -> dict[str, int]:
+        return {name: int(mask.count_nonzero()) for name, mask in self.items()}
+
+    @cached_property
     def kept(self) -> int:
         """Number of kept connections."""
-        return sum(int(mask.count_nonzero()) for mask in self.values())
+        return sum(self._counts.values())
 
     @property
     def budget(self) -> int:
@@ -313,6 +335,27 @@ class Masks(Mapping[str, Tensor]):
     def sparsity(self) -> float:
         """Fraction of the connections that is removed, ``1 - kept / total``."""
         return 1 - self.kept / self.total if self.total else 0.0
+
+    @property
+    def starved(self) -> tuple[str, ...]:
+        """Names of the parameters that keep less than a hundredth of their fair share."""
+        options = self.provenance.get("options", {})
+        # Then a parameter of which nothing is kept has no live connection in the dense network.
+        covered = options.get("consistent") and options.get("cover_layers")
+        return tuple(
+            name
+            for name, mask in self.items()
+            if (self._counts[name] or not covered)
+            and is_starved(self._counts[name], mask.numel(), self.kept, self.total)
+        )
+
+    def starved_words(self) -> str:
+        """Name the first starved parameters with what they keep; empty if there are none."""
+        starved = self.starved
+        parts = [f"{n} ({self._counts[n]:,} of {self[n].numel():,})" for n in starved[:_NAMED]]
+        if len(starved) > _NAMED:
+            parts.append(f"{len(starved) - _NAMED} more")
+        return ", ".join(parts)
 
     @on_cpu()
     def apply(self, model: Model) -> Model:
@@ -490,6 +533,7 @@ class Masks(Mapping[str, Tensor]):
         return (
             f"Masks: {self.kept:,} of {self.total:,} connections kept "
             f"({100 * self.sparsity:.4g} % pruned{asked}) in {tensors}"
+            + (f"; starved: {self.starved_words()}" if self.starved else "")
         )
 
     def _matched(self, model: nn.Module) -> list[tuple[Named, dict[str, Tensor]]]:

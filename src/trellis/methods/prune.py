@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -108,6 +109,18 @@ def current_record(stored: Mapping[str, Any], method: type[Method]) -> dict[str,
     """
     own = {option.name for option in options_of_class(method)}
     return {name: v for name, v in stored.items() if name not in _ONCE_COMMON or name in own}
+
+
+def warn_starved(masks: Masks, stacklevel: int) -> bool:
+    """Warn of layers that keep less than a hundredth of their fair share; return whether any do."""
+    named = masks.starved_words()
+    if named:
+        warnings.warn(
+            f"starved layers keep less than a hundredth of their fair share: {named}; compare "
+            "method='closed' with scope='lamp' or scope='erk', or ignore such layers",
+            stacklevel=stacklevel,
+        )
+    return bool(named)
 
 
 STRAY = 1e-3  # up to this share, zeros are chance: random initialisation draws some
@@ -381,4 +394,5 @@ def prune(
     record = {"options": options.record(), "inputs": net.specs}
     masks = Masks(kept, budget=budget, provenance=record)
     masks.apply(net.model)
+    warn_starved(masks, stacklevel=4)
     return masks

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ..devices import on_cpu
 from ..graph.trellis import Trellis, current, matching, trace, without
 from ..masks.masked import check_finite
+from ..masks.masks import is_starved
 from .kernels import count
 from .liveness import ends, liveness, propagate, reached
 
@@ -126,10 +127,14 @@ class Audit:
         return self.live / self.kept if self.kept else 0.0
 
     def words(self) -> list[str]:
-        """Describe what is dead, the worst layer first.
+        """Describe what is dead, the worst layer first, and the starved layers.
+
+        A starved layer keeps less than a hundredth of its fair share, which is ``kept / total`` of
+        its connections.
 
         Returns:
-            One sentence for each layer with dead connections; a single sentence if all are live.
+            One sentence for each layer with dead connections, or a single one if all are live.
+            Then one for each starved layer.
         """
         bad = [
             (layer.dead / max(layer.kept, 1) if layer.kept else 1.0, layer) for layer in self.layers
@@ -142,7 +147,13 @@ class Audit:
         if not self.layers:
             return ["the model has no connections: no parameter multiplies a signal"]
         if not lines:
-            return ["every kept connection is on a path from an input to an output"]
+            lines = ["every kept connection is on a path from an input to an output"]
+        lines += [
+            f"`{layer.name}`: starved, {layer.kept:,} of {layer.total:,} kept: less than a "
+            "hundredth of its fair share"
+            for layer in self.layers
+            if layer.kept and is_starved(layer.kept, layer.total, self.kept, self.total)
+        ]
         if self.biased and self.dead:
             lines.append(
                 "a unit that nothing reaches is a constant here (biases, norms): removing what is "

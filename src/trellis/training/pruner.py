@@ -21,7 +21,7 @@ from ..masks import Mask, Masks
 from ..masks.slots import Slot, is_sharded, named_slots, tied
 from ..methods.budget import count
 from ..methods.method import Kept, Method, Scope
-from ..methods.prune import DEFAULT, BuiltIn, allowed, refuse_hooks
+from ..methods.prune import DEFAULT, BuiltIn, allowed, refuse_hooks, warn_starved
 from ..methods.saliency import Saliency
 from .distributed import agreed, check_group, summed, unwrapped
 from .gradients import KINDS, Gathered
@@ -328,6 +328,7 @@ class Pruner:
         self.steps = 0
         self.budget = self.plan.total
         self._inside: Kept | None = None
+        self._warned = False  # of starved layers
         self._shards = shards_of(self.model, self.net.connections, self._names)
         check_group(group, alone=not regrow or self._shards is not None)
         self.group = group
@@ -576,9 +577,16 @@ class Pruner:
                 mine.renew(kept[mine.name])
             raise
         self.budget = budget
+        self._warn(kept)
         regrown = count({name: mask & ~before[name] for name, mask in kept.items()})
         sparsity = self.plan.sparsity(self.steps)
         return Renewal(self.steps, sparsity, budget, count(kept), regrown)
+
+    def _warn(self, kept: Kept) -> None:
+        """Warn of starved layers, once."""
+        if not self._warned:
+            masks = Masks(dict(kept), provenance={"options": self.options.record()})
+            self._warned = warn_starved(masks, stacklevel=6)
 
     def _guards(self, net: Trellis) -> bool:
         """Return whether a network with the last budget must be known inside every selection."""
@@ -616,6 +624,7 @@ class Pruner:
             assert now is not None
             before = {name: now.masks[name] for name in self._names}
             chosen = self._chosen(now, before, budget, gradients or {}, inside or None)
+            self._warn(chosen.kept)
             regrown = count({name: mask & ~before[name] for name, mask in chosen.kept.items()})
             return chosen.kept, chosen.inside, regrown
 
