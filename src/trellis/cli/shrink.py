@@ -263,7 +263,7 @@ def command_for(words: Sequence[str]) -> Callable[..., int]:
     'shrink'
     """
     has_data = any(word == "--data" or word.startswith("--data=") for word in words)
-    # A value of --data is no model.
+    # A value of --data does not name a model.
     first = next((w for w in words if not w.startswith("-")), "") if words else ""
     if has_data and words and words[0] == first and _MODEL.fullmatch(first):
         from .shrink_model import shrink_model

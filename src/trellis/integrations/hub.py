@@ -126,7 +126,7 @@ def download(name: str | PathLike[str], **options: Any) -> Path:
         **options: Options of ``huggingface_hub.snapshot_download``, such as ``revision``.
 
     Raises:
-        TrellisError: There is no such folder, and the model cannot be downloaded.
+        TrellisError: The folder does not exist, and the model cannot be downloaded.
     """
     if Path(name).is_dir():
         return Path(name)
@@ -142,7 +142,7 @@ def download(name: str | PathLike[str], **options: Any) -> Path:
 
 
 def _sizes(model: nn.Module, found: Audit | None) -> list[str]:
-    """Return what the card says of the weights; without an audit, the zeros are counted."""
+    """Return the card's line on weights; without an audit, zeros are counted."""
     if found is None:
         weights = [w for w in plain_tensors(model).values() if w.ndim > 1]
         total, kept = sum(w.numel() for w in weights), sum(_kept(w) for w in weights)

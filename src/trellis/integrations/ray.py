@@ -57,7 +57,7 @@ class Cluster:
         """The number of cells that the cluster computes at the same time.
 
         Raises:
-            TrellisError: There is no such cluster, or none of its nodes has room for a cell.
+            TrellisError: The cluster does not exist, or none of its nodes has room for a cell.
         """
         with self._connected() as ray:
             return self._room(ray)
@@ -67,7 +67,7 @@ class Cluster:
         """Whether a node of the cluster has a GPU.
 
         Raises:
-            TrellisError: There is no such cluster.
+            TrellisError: The cluster does not exist.
         """
         with self._connected() as ray:
             return any(node["Resources"].get("GPU", 0) for node in ray.nodes() if node["Alive"])
@@ -77,7 +77,7 @@ class Cluster:
         """Yield workers on the cluster.
 
         Raises:
-            TrellisError: There is no such cluster, or none of its nodes has room for a cell.
+            TrellisError: The cluster does not exist, or none of its nodes has room for a cell.
         """
         with self._connected() as ray:
             self._room(ray)
@@ -175,7 +175,7 @@ class _Remote:
 
 
 def _hand_over(done: Future[Any], found: Future[Any]) -> None:
-    """Give a result of Ray, or its error in one line, to a future."""
+    """Give a result of Ray, or its one-line error, to a future."""
     from ray.exceptions import RayError, RayTaskError
 
     error = done.exception()

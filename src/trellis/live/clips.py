@@ -155,7 +155,7 @@ class Clips:
         with self._lock:
             kept = [clip for clip in self.clips if clip.file != file]
             if len(kept) == len(self.clips):
-                raise TrellisError("there is no such clip")
+                raise TrellisError("the clip does not exist")
             self._write(kept)
             (self.folder / str(file)).unlink(missing_ok=True)
             if not any(clip.file.split("/")[0] == str(file).split("/")[0] for clip in kept):

@@ -2,7 +2,7 @@
 
 Every address begins with the token. The host must be this server by name, so that another site
 cannot reach it by a name of its own (DNS rebinding). A request that changes something must come
-from the page: its origin must be this server's. All else is refused with no content.
+from the page: its origin must be this server's. Any other request gets an empty error.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Session:
         self._content: dict[str, bytes] = {}
 
     def open(self, page: str) -> None:
-        """Give the session to a page; an older page is told so."""
+        """Give the session to a page; an older page then shows that it is not current."""
         self._page = page
 
     def state(self, page: str) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class Session:
         """Return a clip's frames, for a replay."""
         found = next((clip for clip in self.clips.clips if clip.file == file), None)
         if found is None:
-            raise TrellisError("there is no such clip")
+            raise TrellisError("the clip does not exist")
         frames = self.clips.frames(found)
         rows: list[list[float]] = (
             np.round(frames.astype(float), 5).reshape(len(frames), -1).tolist()

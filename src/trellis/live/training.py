@@ -91,7 +91,7 @@ def train(
     Args:
         takes: The clips: two gestures or more, at least two clips of each.
         layout: The skeleton.
-        nothing: The name of the class that is no gesture. Pauses between gestures are of it too.
+        nothing: The name of the background class, which includes pauses between gestures.
         sparsity: The fraction of connections to remove.
         length: A factor on the length of training.
         seed: The seed.

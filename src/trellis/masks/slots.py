@@ -69,7 +69,7 @@ class Mask(nn.Module):
 
     @property
     def origin(self) -> Mask | None:
-        """The mask that this one is a copy of; None if there is none any more."""
+        """The mask that this one is a copy of; None if that mask is gone."""
         reference = self.__dict__["_copied_from"]
         origin: Mask | None = None if reference is None else reference()
         return origin

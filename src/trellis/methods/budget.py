@@ -427,7 +427,7 @@ def kth_largest(parts: list[Tensor], m: int) -> float:
     return float(values.sort(descending=True).values[m - 1])
 
 
-FEW = 1 << 13  # entries: above a share of 0.1 %, so many miss all zeros in one of 4,000 tensors
+FEW = 1 << 13  # entries: of 4,000 tensors with over 0.1 % zeros, they miss all zeros in one
 
 
 def zeros(weight: Tensor) -> float:

@@ -462,7 +462,7 @@ def through_layers(net: Trellis, witness: Witness, layers: Sequence[str]) -> Mas
 
 
 def _through(net: Trellis, witness: Witness, step: Contract, name: str) -> Tensor | None:
-    """Return the weight of a best path through one use of a parameter; None if there is none."""
+    """Return the weight of a best path through one use of a parameter, or None."""
     run = witness.run
     pairs = ((run.depends, run.changes), (run.nonzero, run.enables))
     best: Tensor | None = None

@@ -55,8 +55,9 @@ def _without_zeros(
 ) -> dict[str, Tensor] | None:
     """Return the saliencies with a constant for each parameter that is zero everywhere.
 
-    None if there is no such parameter. Where every path leads through one (a head that is
-    initialised to zero), all products are zero, and the other parameters would not count at all.
+    None if every parameter has a value other than zero. Where every path leads through a parameter
+    that is zero (a head that is initialised to zero), all products are zero, and the other
+    parameters would not count at all.
     """
     found, changed = {}, False
     for name, value in signed.items():

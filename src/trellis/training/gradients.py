@@ -142,7 +142,7 @@ def saliency(
         A float tensor for each parameter of the model.
 
     Raises:
-        TrellisError: The kind is unknown, or there is no batch.
+        TrellisError: The kind is unknown, or the batches are empty.
 
     Example:
         >>> import trellis

@@ -27,7 +27,7 @@ from ..data.preparation import BASES, CHUNKS, COORDINATES, Channels, Normalizati
 from .gcn import GCN
 
 NOTES = "recogniser"  # its key among a saved model's notes; stored files spell it so
-NOTHING = "nothing"  # the class that is no gesture
+NOTHING = "nothing"  # the background class
 _BATCH = 600
 
 

@@ -50,7 +50,7 @@ from .task import Loss, Score, Task, check_loader
 
 MODEL, RESULT = "model", "result.json"  # in the folder of a run
 _CHECKPOINTS = ".checkpoint*.safetensors"
-_LEAST = 10_000  # the smallest network of a search keeps one connection in so many
+_LEAST = 10_000  # the smallest network of a search keeps 1 / _LEAST of the connections
 
 
 def shrink(
@@ -327,7 +327,7 @@ def _tried(
     ready: Prepared, budget: int, teacher: nn.Module, done: int, tried: dict[int, Run],
     points: dict[int, Point],
 ) -> float:  # fmt: skip
-    """Return the score of a network with this budget; -inf if there is no consistent one."""
+    """Return the score of a network with this budget; -inf if none is consistent."""
     setup, total = ready.setup, ready.net.total
     try:
         check_feasible(copied(ready.net), budget, setup.pruning)
