@@ -258,6 +258,12 @@ class Taught(TypedDict, total=False):
     temperature: float | None
 
 
+class StepRate(TypedDict):
+    kept: Count
+    asked: bool
+    metrics: Metrics
+
+
 class Step(TypedDict, total=False):
     """A step of a model's history. Each command writes what it knows; readers use these."""
 
@@ -292,6 +298,8 @@ class Step(TypedDict, total=False):
     temperature: float | None
     agreement: float | None
     ignore: list[Text] | Text | None
+    asked: list[Count] | None
+    rates: list[StepRate] | None
 
 
 class RecognizerNotes(TypedDict):

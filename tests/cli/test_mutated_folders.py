@@ -72,7 +72,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
         assert main(["train", data, "--out", str(path / "trained"), *words]) == 0
         with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(running, "_recognizer", _killed)
-            shrink(data=data, keep=60, out=path / "killed", **COURSE)
+            shrink(data=data, keep=(60,), out=path / "killed", **COURSE)
     model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2))
     trellis.prune(model, torch.zeros(1, 4), sparsity=0.5)
     trellis.save(trellis.compact(model, torch.zeros(1, 4)), path / "compacted")
@@ -110,7 +110,7 @@ def _resumed(f: Folders) -> None:
 
 
 def _shrunk(f: Folders) -> None:
-    shrink(data=f.data, keep=60, out=f / "killed", **COURSE)
+    shrink(data=f.data, keep=(60,), out=f / "killed", **COURSE)
 
 
 def _compacted(f: Folders) -> None:

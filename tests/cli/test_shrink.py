@@ -173,6 +173,28 @@ def test_figures_for_programs_come_with_the_page_too(run: Run) -> None:
     assert Path(ran.json["report"]).read_text().startswith("<!doctype html>")
 
 
+def test_several_rates_in_one_folder(run: Run) -> None:
+    ran = run(*SHRINK, "--keep", "300", "40", "--out", "s")
+    assert ran.status == 0, ran.err
+    assert ran.out.count("nested") == 2 and "300" in ran.out
+    rates = Recognizer.load("s/model").history[-1]["rates"]
+    total = sum(p.numel() for p in Recognizer.load("s/dense").model.parameters())
+    for keep, rate in ((300, rates[0]), (40, rates[-1])):
+        sparsity = str(1 - (keep + 0.5) / total)  # between two whole numbers of connections
+        told = run("evaluate", "s", "--data", SOURCE, "--sparsity", sparsity, "--json")
+        assert told.status == 0, told.err
+        assert told.json["top1"] == rate["metrics"]["top1"]
+    out = run("export", "c", "s", "--sparsity", "0.9", "--out", "device", "--json")
+    assert out.status == 0 and 0 < out.json["weights"] <= total // 10
+    assert run("export", "onnx", "s", "--sparsity", "0.9", "--out", "m.onnx").status == 0
+    for words in (("evaluate", "s", "--data", SOURCE), ("export", "c", "s", "--out", "device")):
+        refused = run(*words, "--sparsity", "0.99")
+        assert refused.status == 2 and "expected a sparsity from" in refused.err
+        assert refused.err.count("\n") == 1
+    one = run(*words[:2], "s/dense", "--out", "device", "--sparsity", "0.9")
+    assert one.status == 2 and "holds one network" in one.err
+
+
 def test_a_search_shows_what_it_tried(run: Run) -> None:
     ran = run(*SHRINK, "--at-least", "0.4", "--out", "s")
     assert ran.status == 0, ran.err

@@ -65,6 +65,20 @@ def test_a_model_is_shrunk_and_written(run: Run, here: Path) -> None:
     assert other.status == 2 and "was" in other.err
 
 
+def test_several_rates_in_one_folder(run: Run, here: Path) -> None:
+    ran = run(*WORDS, "--sparsity", "0.5", "0.9", "--out", "made")
+    assert ran.status == 0, ran.err
+    assert "nested: 120 connections" in ran.out and "nested: 24 connections" in ran.out
+    words = ["export", "onnx", "ownshop:net", "--input", "1x8", "--out", "m.onnx", "--json"]
+    taken = run(*words, "--weights", "made/model/model.safetensors", "--sparsity", "0.8")
+    assert taken.status == 0, taken.err
+    assert run(*words, "--weights", "made", "--sparsity", "0.8").json == taken.json
+    assert run(*words, "--weights", "made/model/model.safetensors").status == 0
+    for given, told in (((), "nested networks"), (("--weights", "made"), "from 0.5 to 0.9")):
+        refused = run(*words, *given, "--sparsity", "0.99")
+        assert refused.status == 2 and told in refused.err
+
+
 def test_the_smallest_is_searched_for(run: Run, here: Path) -> None:
     ran = run(*WORDS, "--at-least", "0.6")
     assert ran.status == 0, ran.err

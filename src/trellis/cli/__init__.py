@@ -128,6 +128,11 @@ def main(argv: Sequence[str] | None = None) -> int:
                 f"expected {_one_of(parts)}, got {first!r}; see `{program} --help`", program
             )
 
+    if command == "shrink":
+        from .shrink import source_first
+
+        rest = source_first(rest)
+
     def called() -> int:
         with _one_line_errors(rest, program):
             return tyro.cli(

@@ -69,6 +69,15 @@ Weights = Annotated[
         "sets).",
     ),
 ]
+OwnSparsity = Annotated[
+    float | None,
+    arg(
+        metavar="FRACTION",
+        help="Fraction of connections removed, to take one out of nested networks (`trellis "
+        "shrink` with several fractions). Any fraction in their range. Default: the largest.",
+        help_behavior_hint="",
+    ),
+]
 
 Json = Annotated[
     bool,

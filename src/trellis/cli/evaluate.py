@@ -16,6 +16,7 @@ from .data_arguments import (
     Json,
     OwnFold,
     OwnProtocol,
+    OwnSparsity,
     SkipBad,
     arg,
     described,
@@ -23,6 +24,7 @@ from .data_arguments import (
     left_out,
     protocol_for,
 )
+from .model_arguments import model_folder
 from .output import console, percent, print_json, say, show, table
 
 HubFolder = Annotated[
@@ -73,6 +75,7 @@ def evaluate(
     /,
     *,
     data: Labelled = None,
+    sparsity: OwnSparsity = None,
     split: Split = None,
     protocol: OwnProtocol = None,
     fold: OwnFold = None,
@@ -87,6 +90,7 @@ def evaluate(
       trellis evaluate hands --data hands45
       trellis evaluate hands wave.csv point.csv
       trellis evaluate hf:OWNER/NAME wave.csv
+      trellis evaluate all --data hands45 --sparsity 0.995
 
     With --data, it prints the accuracy over all recordings (top-1), the mean over classes, each
     class, and the confusions, worst first. Without --protocol and --fold, the data is divided as
@@ -105,7 +109,7 @@ def evaluate(
         for name, value in {"split": split, "protocol": protocol, "fold": fold}.items():
             if value is not None:
                 raise TrellisError(f"--{name} {value!r} is for --data: leave it out with files")
-    recogniser = skeleton.Recognizer.load(_local(model))
+    recogniser = skeleton.Recognizer.load(_local(model), sparsity=sparsity)
     if data is None:
         return _name(recogniser, recordings, top=top or 3, skip_bad=skip_bad, as_json=as_json)
     split, protocol = split or "test", protocol_for(recogniser, data, protocol)
@@ -134,7 +138,7 @@ def evaluate(
 def _local(model: Path) -> Path:
     """Return the folder of a model, after downloading it if it is on the Hub."""
     if not str(model).startswith("hf:"):
-        return model
+        return model_folder(str(model))
     from ..integrations.hub import download  # optional, and slow to import
 
     return download(str(model).removeprefix("hf:"))

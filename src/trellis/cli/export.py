@@ -39,6 +39,7 @@ from .data_arguments import (
     Json,
     OwnFold,
     OwnProtocol,
+    OwnSparsity,
     SkipBad,
     Target,
     Weights,
@@ -48,7 +49,7 @@ from .data_arguments import (
     fold_for,
     protocol_for,
 )
-from .model_arguments import input_files, opened
+from .model_arguments import input_files, model_folder, opened
 from .output import percent, print_json, say, stdout_to_stderr
 
 BUILT_IN = "hands45"
@@ -122,15 +123,17 @@ class Source:
         return {"classes": self.recogniser.classes, "recording": self.recogniser.recording}
 
 
-def source_of(target: str, inputs: tuple[str, ...], weights: Path | None) -> Source:
+def source_of(
+    target: str, inputs: tuple[str, ...], weights: Path | None, sparsity: float | None = None
+) -> Source:
     """Load the model that a command line names, once.
 
     The folder of a recogniser gives the network that reads prepared recordings,
     (1, joints, chunks * 3).
     """
     if weights is None and _is_recogniser(target):
-        return source_of_recogniser(Recognizer.load(target))
-    given = opened(target, inputs, weights)
+        return source_of_recogniser(Recognizer.load(model_folder(target), sparsity=sparsity))
+    given = opened(target, inputs, weights, sparsity)
     return Source(given.model, given.examples)
 
 
@@ -145,7 +148,7 @@ def _is_recogniser(target: str) -> bool:
     if not Path(target).is_dir():
         return False
     try:
-        head = read_json(Path(target, DESCRIPTION), dict[str, Any], "save the model again")
+        head = read_json(model_folder(target) / DESCRIPTION, dict[str, Any], "save the model again")
     except (OSError, TrellisError):
         return False
     notes = head.get("notes")
@@ -159,6 +162,7 @@ def c(
     out: CFolder,
     inputs: Inputs = (),
     weights: Weights = None,
+    sparsity: OwnSparsity = None,
     values: Values = "fp32",
     data: CalibrationData = None,
     protocol: OwnProtocol = None,
@@ -175,10 +179,12 @@ def c(
       trellis export c small --out device --values int8 --data hands45
       cc -std=c99 -O2 -o device/model device/model.c device/main.c -lm
       device/model < wave.csv
+
+    Of nested networks, it takes any rate: trellis export c all --sparsity 0.995 --out device
     """
     if data is not None:
         check_apart(out, data)
-    source = source_of(target, inputs, weights)
+    source = source_of(target, inputs, weights, sparsity)
     _check_data(target, source, {"--data": data}, data, protocol, fold)
     parts = None
     if data is not None and source.recogniser is not None:
@@ -289,6 +295,7 @@ def onnx(
     out: OnnxFile,
     inputs: Inputs = (),
     weights: Weights = None,
+    sparsity: OwnSparsity = None,
     as_json: Json = False,
 ) -> int:
     """Compact a model and write it as ONNX, checked against PyTorch by ONNX Runtime.
@@ -302,7 +309,7 @@ def onnx(
     """  # noqa: E501  (an example must be one line to be copied)
     needed("onnx")
     check_writable(out, input_files(target, weights))
-    source = source_of(target, inputs, weights)
+    source = source_of(target, inputs, weights, sparsity)
     model, notes = source.model, {}
     if source.recogniser is not None:
         about = source.about()
@@ -321,7 +328,7 @@ def onnx(
     say()
     say(written)
     if source.recogniser is not None:
-        say(input_in_words(source.recogniser, target))
+        say(input_in_words(source.recogniser, str(model_folder(target))))
     say(f"{percent(written.zeros)} of its weights are zero. {SLOWER}.")
     return 0
 
@@ -364,6 +371,7 @@ def wasm(
     out: WasmFolder,
     inputs: Inputs = (),
     weights: Weights = None,
+    sparsity: OwnSparsity = None,
     values: Values = "fp32",
     data: PageData = None,
     show: ShownRecordings = (),
@@ -383,7 +391,7 @@ def wasm(
     toolchain()  # fail now, before a long wait, if no compiler is installed
     if data is not None:
         check_apart(out, data)
-    source = source_of(target, inputs, weights)
+    source = source_of(target, inputs, weights, sparsity)
     _check_data(target, source, {"--data": data, "--show": show}, data, protocol, fold)
     scene = train = None
     if source.recogniser is not None:
@@ -474,9 +482,10 @@ def registered(name: str) -> Callable[..., int]:
         out: OtherOut,
         inputs: Inputs = (),
         weights: Weights = None,
+        sparsity: OwnSparsity = None,
         as_json: Json = False,
     ) -> int:
-        source = source_of(target, inputs, weights)
+        source = source_of(target, inputs, weights, sparsity)
         with stdout_to_stderr():
             written = trellis.export(source.model, source.examples, out, target=name)
         if as_json:

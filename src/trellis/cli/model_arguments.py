@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from ..deploy.compact import Compacted
 from ..errors import TrellisError
-from ..saving import save
-from ..saving.folder import own_files, read_folder
-from ..saving.model import rebuilt
+from ..saving import load, save
+from ..saving.folder import is_saved, own_files, read_folder
+from ..saving.model import nested_in, rebuilt
 from ..saving.weights import load_weights
 from ..skeleton.model.gcn import GCN
 from ..skeleton.model.recognizer import NOTES
@@ -247,7 +247,7 @@ def input_files(target: str, *files: Path | None) -> list[Path]:
     >>> [str(each) for each in input_files("shop.models:detector", None, Path("w.safetensors"))]
     ['shop/models.py', 'shop/models/__init__.py', 'w.safetensors']
     """
-    own = own_files(target)
+    own = own_files(model_folder(target))
     if not Path(target).is_dir():
         module = target.partition(":")[0].replace(".", "/")
         own = [Path(f"{module}.py"), Path(module, "__init__.py")]
@@ -288,23 +288,55 @@ def check_format(path: Path) -> None:
         raise PickledWeights(path)
 
 
-def opened(target: str, inputs: Sequence[str], weights: Path | None) -> Opened:
-    """Load a model that a command line names. What its code prints goes to stderr."""
+def opened(
+    target: str, inputs: Sequence[str], weights: Path | None, sparsity: float | None = None
+) -> Opened:
+    """Load a model that a command line names. What its code prints goes to stderr.
+
+    ``sparsity`` takes one network out of nested ones.
+    """
     if not Path(target).is_dir():
         if ":" not in target:
             load_model(target)  # raises, and says what a target looks like
         examples = example_inputs(inputs)
         model = load_model(target)
         with stdout_to_stderr():
-            if weights is not None:
+            if sparsity is not None:
+                load(_folder_of(weights), into=model, sparsity=sparsity, example_inputs=examples)
+            elif weights is not None:
                 check_format(weights)
                 load_weights(model, weights)
         return Opened(model, examples)
+    target = str(model_folder(target))
     if weights is not None:
         raise TrellisError(f"--weights: the folder {target!r} has weights of its own; leave it out")
     saved = read_folder(target)
+    nested = nested_in(saved, sparsity, None)
     model = rebuilt(saved)
+    if nested is not None:
+        nested.apply(model, sparsity=sparsity)
     return Opened(model, example_inputs(inputs) if inputs else _opened_example(model), saved.notes)
+
+
+def _folder_of(weights: Path | None) -> Path:
+    """Return the folder of nested networks that --weights names, or a file of."""
+    if weights is None:
+        raise TrellisError(
+            "--sparsity takes one of several nested networks; give the folder that `trellis "
+            "shrink` wrote, or its model.safetensors as --weights"
+        )
+    return Path(model_folder(str(weights if weights.is_dir() else weights.parent)))
+
+
+def model_folder(target: str) -> Path:
+    """Return the folder of a model: that of a run has it in ``model``.
+
+    >>> str(model_folder("hands"))
+    'hands'
+    """
+    folder = Path(target)
+    inner = folder / "model"
+    return inner if is_saved(inner) and not is_saved(folder) else folder
 
 
 def _opened_example(model: nn.Module) -> tuple[Tensor, ...]:

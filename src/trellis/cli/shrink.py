@@ -181,7 +181,7 @@ def write_run(folder: Path, made: Outcome) -> None:
             draft.write_text(json.dumps(points, indent=2) + "\n")
     else:
         (folder / CURVE).unlink(missing_ok=True)  # of the overwritten run
-    made.small.save(folder / MODEL)
+    made.small.save(folder / MODEL, nested=made.nested)
 
 
 @contextmanager
@@ -203,11 +203,21 @@ def held_run(folder: Path) -> Iterator[None]:
 
 _COUNTED = 10**18  # connections; more than any memory holds
 Sparsity = Annotated[
-    float | None,
-    arg(metavar="FRACTION", help="Fraction of connections to remove; 0.999 keeps one in 1,000."),
+    tuple[float, ...],
+    arg(
+        metavar="FRACTION",
+        help="Fraction of connections to remove; 0.999 keeps one in 1,000. Several fractions make "
+        "nested networks in one folder; `export` and `evaluate` take any rate out of it.",
+        help_behavior_hint="(required, or --keep, or --at-least)",
+    ),
 ]
 Keep = Annotated[
-    int | None, arg(metavar="N", help="Number of connections to keep, instead of --sparsity.")
+    tuple[int, ...],
+    arg(
+        metavar="N",
+        help="Number of connections to keep, or several, instead of --sparsity.",
+        help_behavior_hint="",
+    ),
 ]
 AtLeast = Annotated[
     float | None,
@@ -277,8 +287,8 @@ def shrink(
     /,
     *,
     data: DataAlias = None,
-    sparsity: Sparsity = None,
-    keep: Keep = None,
+    sparsity: Sparsity = (),
+    keep: Keep = (),
     at_least: AtLeast = None,
     out: Out = None,
     course: CourseName = "default",
@@ -310,6 +320,7 @@ def shrink(
     variants of the recordings, represented by their discrete cosine transform.
 
       trellis shrink hands45 --sparsity 0.999
+      trellis shrink hands45 --sparsity 0.9 0.99 0.999 --out all
       trellis shrink csv:recordings --at-least 0.9 --out small
 
     Any other model, with the data to train it on, in your own modules (its options:
@@ -354,8 +365,9 @@ def shrink(
     )  # fmt: skip
     with phases_bar() as watch:
         made, resumed, page = shrink_in(
-            folder, fresh, found, chosen, settings, overwrite=overwrite, sparsity=sparsity,
-            keep=keep, at_least=at_least, seed=seed, device=place, precision=precision,
+            folder, fresh, found, chosen, settings, overwrite=overwrite,
+            sparsity=sparsity or None, keep=keep or None, at_least=at_least, seed=seed,
+            device=place, precision=precision,
             about={"protocol": protocol, "length": length, "skip_bad": skip_bad or None},
             watch=watch, runner=runner,
         )  # fmt: skip
@@ -424,25 +436,54 @@ def _course(name: str, length: float, *, mirror: bool) -> Course:
     return course_named(name, mirror=mirror).times(length)
 
 
-def _asked(sparsity: float | None, keep: int | None, at_least: float | None) -> str:
-    """Return the target as a word for the folder's name; check that there is one only."""
-    if keep is not None and abs(keep) >= _COUNTED:
-        raise TrellisError(
-            f"--keep {keep!s:.20}… is too large; give the number of connections to keep"
-        )
-    given = {"sparsity": sparsity, "keep": keep, "at-least": at_least}
-    found = [f"{name}-{value:g}" for name, value in given.items() if value is not None]
+def source_first(words: Sequence[str]) -> list[str]:
+    """Move a word that follows the numbers of --sparsity or --keep before them: it is the source.
+
+    >>> source_first(["--sparsity", "0.9", "0.99", "hands45", "--seed", "1"])
+    ['hands45', '--sparsity', '0.9', '0.99', '--seed', '1']
+    """
+    begun = None
+    for place, word in enumerate(words):
+        if word.startswith("--"):
+            begun = place if word in ("--sparsity", "--keep") else None
+        elif begun is not None and place > begun + 1 and not _is_number(word):
+            return [*words[:begun], word, *words[begun:place], *words[place + 1 :]]
+    return list(words)
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _asked(sparsity: Sequence[float], keep: Sequence[int], at_least: float | None) -> str:
+    """Return the target as words for the folder's name; check that there is one only."""
+    for number in keep:
+        if abs(number) >= _COUNTED:
+            raise TrellisError(
+                f"--keep {number!s:.20}… is too large; give the number of connections to keep"
+            )
+    search = [] if at_least is None else [at_least]
+    given = {"sparsity": sparsity, "keep": keep, "at-least": search}
+    found = [
+        "-".join([name, *(f"{value:g}" for value in values)])
+        for name, values in given.items() if values
+    ]  # fmt: skip
     if len(found) != 1:
         raise TrellisError(
             "give one of --sparsity (such as 0.999), --keep (a number of connections) and "
             "--at-least (an accuracy to hold, such as 0.9)"
         )
-    if sparsity is not None and not 0 <= sparsity < 1:
-        meant = f"; did you mean {sparsity / 100:g}?" if 10 < sparsity < 100 else ""
-        raise TrellisError(
-            f"--sparsity {sparsity:g} is out of range: it is the fraction removed, from 0 to below "
-            f"1{meant}"
-        )
+    for fraction in sparsity:
+        if not 0 <= fraction < 1:
+            meant = f"; did you mean {fraction / 100:g}?" if 10 < fraction < 100 else ""
+            raise TrellisError(
+                f"--sparsity {fraction:g} is out of range: it is the fraction removed, from 0 to "
+                f"below 1{meant}"
+            )
     if at_least is not None and not 0 < at_least <= 1:
         meant = f"; did you mean {at_least / 100:g}?" if 10 < at_least <= 100 else ""
         raise TrellisError(
@@ -465,6 +506,7 @@ def _summary(folder: Path, made: Outcome, data: Skeletons) -> dict[str, Any]:
         "small": made.small.history[-1]["metrics"],
         "loss": made.small.history[-1]["loss"],
         "curve": [point.to_dict() for point in made.curve],
+        "rates": made.rates,
         "left_out": len(data.left_out),
     }
 
@@ -482,11 +524,13 @@ def _print(folder: Path, made: Outcome, data: Skeletons, fold: Fold, *, resumed:
         to.print(_verdict(made), soft_wrap=True)
         to.print()
     rows = table(["network", "connections", "removed", "top-1", "mean-class", "training"])
-    for name, kept, recogniser in (
-        ("dense", made.total, made.dense),
-        ("small", made.kept, made.small),
-    ):
-        scores = recogniser.history[-1]["metrics"]
+    networks = [("dense", made.total, made.dense.history[-1]["metrics"])]
+    if made.rates:
+        asked = [rate for rate in made.rates if rate["asked"]]
+        networks += [("nested", rate["kept"], rate["metrics"]) for rate in asked]
+    else:
+        networks.append(("small", made.kept, made.small.history[-1]["metrics"]))
+    for name, kept, scores in networks:
         rows.add_row(
             name, f"{kept:,}", f"{100 * (1 - kept / made.total):.5g} %",
             *(percent(scores[key]) for key in ("top1", "mean_class", "train_top1")),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,10 +15,11 @@ import trellis
 from ..errors import TrellisError
 from ..methods.prune import DEFAULT
 from ..saving.weights import load_weights
+from ..training.shrink.result import Rate
 from .data_arguments import Json, arg
 from .model_arguments import call_named, check_format, load_model, load_named
 from .output import console, print_json, show, stdout_to_stderr, table
-from .prune import Ignore, Keep, Sparsity
+from .prune import Ignore
 
 PAGE = "report.html"
 Model = Annotated[
@@ -33,6 +36,23 @@ Data = Annotated[
         metavar="MODULE:LOADERS",
         help="Function that returns an iterable of training batches, or a tuple of that and one "
         "for validation.",
+    ),
+]
+Sparsity = Annotated[
+    tuple[float, ...],
+    arg(
+        metavar="FRACTION",
+        help="Fraction of connections to remove, such as 0.99. Several fractions make nested "
+        "networks in one folder.",
+        help_behavior_hint="(required, or --keep, or --at-least)",
+    ),
+]
+Keep = Annotated[
+    tuple[int, ...],
+    arg(
+        metavar="N",
+        help="Number of connections to keep, or several, instead of --sparsity.",
+        help_behavior_hint="",
     ),
 ]
 AtLeast = Annotated[
@@ -55,8 +75,8 @@ def shrink_model(
     /,
     *,
     data: Data,
-    sparsity: Sparsity = None,
-    keep: Keep = None,
+    sparsity: Sparsity = (),
+    keep: Keep = (),
     at_least: AtLeast = None,
     out: Out = None,
     weights: Annotated[
@@ -131,7 +151,8 @@ def shrink_model(
     folder = _folder(model, sparsity, keep, at_least) if out is None else out
     with stdout_to_stderr():
         found = trellis.shrink(
-            made, train, sparsity=sparsity, keep=keep, at_least=at_least, validation=validation,
+            made, train, sparsity=sparsity or None, keep=keep or None, at_least=at_least,
+            validation=validation,
             **functions, epochs=epochs, steps=steps,
             trained={"auto": None, "yes": True, "no": False}[trained], device=device,
             precision=precision, clip=clip, channels_last=channels_last, compile=compile, seed=seed,
@@ -160,9 +181,13 @@ def _loaders(target: str) -> tuple[Any, Any]:
     return found, None
 
 
-def _folder(model: str, sparsity: Any, keep: Any, at_least: Any) -> Path:
-    given = {"sparsity": sparsity, "keep": keep, "at-least": at_least}
-    told = [f"{name}-{value:g}" for name, value in given.items() if value is not None]
+def _folder(
+    model: str, sparsity: Sequence[float], keep: Sequence[int], at_least: float | None
+) -> Path:
+    search = [] if at_least is None else [at_least]
+    given = {"sparsity": sparsity, "keep": keep, "at-least": search}
+    told = ["-".join([name, *(f"{value:g}" for value in values)])
+            for name, values in given.items() if values]  # fmt: skip
     return Path("runs", "-".join([model.replace(":", "-"), *told]))
 
 
@@ -185,6 +210,7 @@ def _summary(folder: Path, found: trellis.Shrunk) -> dict[str, Any]:
             {"budget": each.budget, "kept": each.kept, "score": each.score if each.kept else None}
             for each in found.search
         ],
+        "rates": [asdict(rate) for rate in found.rates],
     }
 
 
@@ -196,6 +222,13 @@ def _print(folder: Path, found: trellis.Shrunk) -> None:
     out = console()
     show(rows, out)
     lines = ["", repr(found)]
+    lines += [_line(rate) for rate in found.rates if rate.asked]
     if found.met is False:
         lines.append("no network that was tried holds the score; this is the best of them")
     out.print("\n".join([*lines, f"wrote {folder / 'model'}, {folder / PAGE}"]), soft_wrap=True)
+
+
+def _line(rate: Rate) -> str:
+    score = "" if rate.score is None else f", score {rate.score:.4g}"
+    share = 100 * (1 - rate.kept / rate.total)
+    return f"nested: {rate.kept:,} connections kept ({share:.5g} % pruned){score}"

@@ -118,7 +118,8 @@ def spent(history: Sequence[Step]) -> list[tuple[str, str]]:
     return [(name, text or "not recorded") for name, text in found.items()]
 
 
-_ELSEWHERE = ("step", "digest", "hardware", "versions", "seconds")  # told, or of no use to read
+# Told, or of no use to read.
+_ELSEWHERE = ("step", "digest", "hardware", "versions", "seconds", "rates")
 
 
 def told(step: Mapping[str, Any]) -> str:
@@ -231,6 +232,9 @@ def commands(
     >>> commands([shrink], {"basis": "chunks"}, {"basis": "cosines"})
     ['trellis shrink --data hands45 --keep 9 --no-mirror --basis chunks']
 
+    >>> commands([shrink | {"asked": [90, 9]}], {}, {})
+    ['trellis shrink --data hands45 --keep 90 9 --no-mirror']
+
     Each starts from the folder that the previous one wrote, and no two write to the same folder:
 
     >>> prune = {"step": "prune", "budget": 6}
@@ -261,8 +265,9 @@ def commands(
             if kind == "train":  # the dense network of a course: the same whatever is kept of it
                 line += ["--sparsity", "0.5"]
             else:
-                asked = step.get("budget", step.get("kept"))
-                line += ["--keep", str(asked)] if least is None else ["--at-least", exact(least)]
+                asked = step.get("asked") or [step.get("budget", step.get("kept"))]
+                kept = ["--keep", *map(str, asked)]
+                line += kept if least is None else ["--at-least", exact(least)]
             line += ["--course", "quick"] if course.endswith("quick") else []
             length = step.get("length")
             line += ["--length", exact(length)] if length not in (None, 1) else []

@@ -70,7 +70,7 @@ class Nested:
         """
         found = exact_budget(self.total, sparsity, keep)
         if not self.asked[-1] <= found <= self.asked[0]:
-            high, low = (f"{1 - each / self.total:.6g}" for each in (self.asked[0], self.asked[-1]))
+            high, low = (f"{1 - each / self.total:.5g}" for each in (self.asked[0], self.asked[-1]))
             got = f"sparsity={sparsity!s}" if keep is None else f"keep={keep!s}"
             raise TrellisError(
                 f"expected a sparsity from {high} to {low} (keep={self.asked[0]:,} to "
@@ -82,7 +82,7 @@ class Nested:
     def kept(self, net: Trellis, budget: int) -> Kept:
         """Return ``budget`` connections: a consistent network, nested between its neighbors."""
         if budget in self.asked:
-            return self.masks[self._stops[self.asked.index(budget)]]
+            return self.masks[self.stops[self.asked.index(budget)]]
         for larger, smaller in pairwise(self.masks):
             if count(smaller) <= budget:
                 return between(net, self.weights, larger, smaller, budget)
@@ -165,8 +165,8 @@ class Nested:
         return {name: named[name] for name in self.weights}
 
     @cached_property
-    def _stops(self) -> list[int]:
-        """The places of the networks that were asked for; one may keep less than its budget."""
+    def stops(self) -> list[int]:
+        """The places of the networks asked for; one may keep less than its budget."""
         return [
             next(i for i, size in enumerate(self.budgets) if size <= budget)
             for budget in self.asked

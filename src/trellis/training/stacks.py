@@ -161,7 +161,8 @@ class Adam:
                 self._flat(weight), gradient.reshape(len(weight), -1),
                 self._flat(self.means[name]), self._flat(self.squares[name]),
                 self._flat(self.masks[name]) if name in self.masks else None,
-                rates, warmth, self.momentum, self.decay,
+                rates[: len(weight)],  # of nested networks, some weights are shared
+                warmth, self.momentum, self.decay,
             )  # fmt: skip
 
     @staticmethod

@@ -269,10 +269,14 @@ class Training:
             if self.dropout is not None:
                 self.dropout.draw(step)
             with arithmetic(self.precision):
-                self.graph(self._step)
+                self.once(step)
         self.epochs_done += 1
         if self.pruning is not None:
             self._prune(self.pruning)
+
+    def once(self, step: int) -> None:
+        """Do a step; its inputs and targets are in place."""
+        self.graph(self._step)
 
     @torch.no_grad()
     def _prune(self, pruning: GradualPruning) -> None:

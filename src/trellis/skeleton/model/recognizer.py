@@ -19,7 +19,8 @@ from ...deploy.stream import Stream, Streaming
 from ...errors import TrellisError
 from ...saving import save
 from ...saving.folder import DESCRIPTION, read_folder
-from ...saving.model import rebuilt
+from ...saving.model import nested_in, rebuilt
+from ...saving.nested import Nested
 from ...schema import RecognizerNotes, fitted
 from ..data.dataset import Fold, Frames, Indices, Skeletons
 from ..data.layouts import Layout
@@ -284,8 +285,13 @@ class Recognizer:
         """Return the recognizer with one more step in its history."""
         return dataclasses.replace(self, history=(*self.history, step))
 
-    def save(self, folder: str | PathLike[str]) -> None:
-        """Save the recognizer to a folder, as `trellis.save` does."""
+    def save(self, folder: str | PathLike[str], *, nested: Nested | None = None) -> None:
+        """Save the recognizer to a folder, as `trellis.save` does.
+
+        Args:
+            folder: The folder.
+            nested: Nested networks, of which this is the largest.
+        """
         layout = dataclasses.asdict(self.layout)
         notes = {
             "chunks": self.chunks,
@@ -297,17 +303,31 @@ class Recognizer:
             "basis": self.basis,
             **({} if self.streaming is None else {"stream": self.streaming.notes()}),
         }
-        save(self.model, folder, notes={NOTES: notes})
+        save(self.model, folder, notes={NOTES: notes}, nested=nested)
 
     @classmethod
-    def load(cls, folder: str | PathLike[str]) -> Recognizer:
+    def load(
+        cls,
+        folder: str | PathLike[str],
+        *,
+        sparsity: float | None = None,
+        keep: int | None = None,
+    ) -> Recognizer:
         """Return the recognizer that `save` wrote.
 
+        Args:
+            folder: The folder.
+            sparsity: The fraction of connections removed, for a folder of nested networks
+                (default: that of the largest).
+            keep: The number of connections kept, in place of ``sparsity``.
+
         Raises:
-            TrellisError: The folder holds no recognizer, or its files are damaged.
+            TrellisError: The folder holds no recognizer, its files are damaged, or the rate is out
+                of range.
         """
         path = Path(folder)
         saved = read_folder(path)
+        nested = nested_in(saved, sparsity, keep)
         notes = saved.notes.get(NOTES)
         if notes is None:
             raise TrellisError(
@@ -319,7 +339,7 @@ class Recognizer:
             raise TrellisError(f"{str(path)!r} holds a {type(model).__name__}, not a GCN")
         try:
             found = fitted(notes, RecognizerNotes, f"$.notes.{NOTES}")
-            return cls(
+            recognizer = cls(
                 model,
                 found["chunks"],
                 Normalization.from_dict(found["normalisation"]),
@@ -334,6 +354,10 @@ class Recognizer:
             raise TrellisError(
                 f"{str(path / DESCRIPTION)!r}: {error!s:.400}; save or download the model again"
             ) from None
+        if nested is None:
+            return recognizer
+        masks = nested.apply(model, sparsity=sparsity, keep=keep)
+        return recognizer.after(step="rate", kept=masks.kept, total=masks.total)
 
 
 class _Seeing(nn.Module):

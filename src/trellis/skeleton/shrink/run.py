@@ -29,14 +29,17 @@ from ...files import intact, replacing
 from ...masks import Masks
 from ...methods.budget import as_written
 from ...methods.budget import budget as exact_budget
+from ...saving.nested import Nested
 from ...schema import CheckpointHeader, fitted, parsed
 from ...training import Forward, Weights, losses, predictions, unstack
 from ...training.checkpoint import HEADER, OtherSettings, check_versions, hardware, versions
 from ...training.schedule import differing
 from ...training.search import ladder, smallest
+from ...training.shrink.prepare import alone, budgets_of, several
 from ..data.dataset import Fold, Indices, Skeletons
 from ..model.fitting import metrics
 from ..model.gcn import GCN
+from ..model.gcn_stacks import BY_LAYER
 from ..model.recognizer import Recognizer
 from .course import Course
 from .stages import Maker, Small, Watch
@@ -104,6 +107,8 @@ def as_json(given: Any) -> Any:
     """
     if given is None or isinstance(given, bool | int | float):
         return given
+    if isinstance(given, tuple):
+        return [as_json(each) for each in given]
     return int(given) if isinstance(given, Integral) else str(given)
 
 
@@ -190,13 +195,14 @@ class Outcome:
 
     Args:
         dense: The dense recognizer.
-        small: The small recognizer that was made of it.
+        small: The small recognizer that was made of it; the largest of several rates.
         kept: The connections of the small one; fewer than the budget if no more could be live.
         budget: The budget.
         total: The connections of the dense one.
         curve: The networks of a search, largest first.
         at_least: The accuracy that was searched for.
         met: Whether the search reached it on the recordings held out; None without a search.
+        nested: The networks of all rates, if several were asked for; else None.
     """
 
     dense: Recognizer
@@ -207,6 +213,13 @@ class Outcome:
     curve: tuple[Point, ...] = ()
     at_least: float | None = None
     met: bool | None = None
+    nested: Nested | None = None
+
+    @property
+    def rates(self) -> list[dict[str, Any]]:
+        """The sizes and metrics of nested networks, largest first; empty for one network."""
+        found: list[dict[str, Any]] = self.small.history[-1].get("rates") or []
+        return found
 
 
 def shrink(
@@ -215,8 +228,8 @@ def shrink(
     fold: Fold,
     course: Course,
     *,
-    sparsity: float | None = None,
-    keep: int | None = None,
+    sparsity: float | Sequence[float] | None = None,
+    keep: int | Sequence[int] | None = None,
     at_least: float | None = None,
     seed: int = 0,
     device: torch.device | str = "cpu",
@@ -234,13 +247,15 @@ def shrink(
     for. A network of its size is then made from all training recordings. Test recordings are used
     only at the end, for the metrics.
 
+    Several rates make nested networks with shared weights (`trellis.Nested`).
+
     Args:
         recognizer: An untrained recognizer (`Recognizer.fresh`).
         data: The recordings.
         fold: Which of them to train and to test on.
         course: The settings (`course_named`).
-        sparsity: The fraction of connections to remove.
-        keep: The number of connections to keep.
+        sparsity: The fraction of connections to remove, or several.
+        keep: The number of connections to keep, or several.
         at_least: The accuracy to reach.
         seed: The seed of weights, batches, noise and augmentation.
         device: "cpu", "cuda" or "cuda:N".
@@ -260,6 +275,7 @@ def shrink(
         TrellisError: An argument is invalid, or training diverged.
         OtherSettings: The folder holds checkpoints of a run with other settings.
     """
+    sparsity, keep = alone("sparsity", sparsity), alone("keep", keep)
     if sum(given is not None for given in (sparsity, keep, at_least)) != 1:
         raise TrellisError(
             "give one of sparsity (the fraction removed, such as 0.999), keep (a number of "
@@ -297,7 +313,13 @@ def shrink(
     curve: tuple[Point, ...] = ()
     met = None
     target = 0
-    if at_least is None:
+    budgets: tuple[int, ...] = ()
+    if rates := several(sparsity, keep):
+        budgets = budgets_of(whole.connections, rates)
+        _check_enough(budgets[-1], least, whole.connections)
+        if whole.course.method == BY_LAYER:
+            raise TrellisError(f"nested networks are consistent, and {BY_LAYER!r} is not")
+    elif at_least is None:
         target = exact_budget(whole.connections, sparsity, keep)
         _check_enough(target, least, whole.connections)
     if place is not None:
@@ -310,7 +332,12 @@ def shrink(
         trial = maker(learn, alike, "search: ")
         with _rungs(trial, runner, seed) as rungs:
             target, curve, met = _searched(rungs, data, labels, judge, at_least, least)
-    dense, small = _made(whole, target, seed)
+    dense = whole.train([seed])
+    nested = whole.nested(dense, seed, budgets) if budgets else None
+    if nested is None:
+        small = whole.shrink(dense, [seed], [target])
+    else:
+        small, target = _stacked(nested, 0, whole.device), budgets[0]
     [kept] = small.kept
     loss = float(losses(whole.forward, small.weights, whole.x, whole.y))
     facts = {
@@ -343,8 +370,31 @@ def shrink(
         teachers=int(whole.course.distills(target, whole.connections)),
         seconds=round(sum(sum(each.took.values()) for each in makers), 1),  # including a search
         metrics=metrics(little, data, fold), **facts,
+        **({} if nested is None else _measured(nested, recognizer, model, data, fold)),
     )  # fmt: skip
-    return Outcome(large, little, kept, target, whole.connections, curve, at_least, met)
+    return Outcome(large, little, kept, target, whole.connections, curve, at_least, met, nested)
+
+
+def _stacked(nested: Nested, place: int, device: torch.device) -> Small:
+    """Return a stack of one of the nested networks."""
+    masks = nested.masks[place]
+    weights = {name: weight * masks[name] for name, weight in nested.weights.items()}
+    both = weights | dict(nested.others[place])
+    return Small(*(
+        {name: value[None].to(device) for name, value in each.items()} for each in (both, masks)
+    ))  # fmt: skip
+
+
+def _measured(
+    nested: Nested, recognizer: Recognizer, model: GCN, data: Skeletons, fold: Fold
+) -> dict[str, Any]:
+    """Return the sizes and metrics of nested networks, for a history."""
+    rates = []
+    for place, kept in enumerate(nested.budgets):
+        small = _stacked(nested, place, torch.device("cpu"))
+        found = metrics(_recognizer(recognizer, model, small.weights, small.masks), data, fold)
+        rates.append({"kept": kept, "asked": place in nested.stops, "metrics": found})
+    return {"asked": list(nested.asked), "rates": rates}
 
 
 def _check_enough(target: int, least: int, total: int) -> None:
@@ -355,11 +405,6 @@ def _check_enough(target: int, least: int, total: int) -> None:
             f"{target:,} of {total:,} connections may not be enough for a path to every class "
             f"after gradual pruning; keep {least:,} or more (a sparsity of {enough:g} or less)"
         )
-
-
-def _made(maker: Maker, target: int, seed: int) -> tuple[Weights, Small]:
-    dense = maker.train([seed])
-    return dense, maker.shrink(dense, [seed], [target])
 
 
 class _Rungs:

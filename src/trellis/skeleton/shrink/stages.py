@@ -13,9 +13,15 @@ import torch
 from torch import Tensor
 
 from ...errors import TrellisError
+from ...graph.trellis import trace
+from ...methods.budget import count
+from ...methods.nested import chain, share
+from ...saving.nested import Nested
 from ...training import Forward, Teachers, Training, Weights, forward_of, run, stack
 from ...training.batches import Dropout
 from ...training.schedule import Schedule
+from ...training.shrink.course import waypoints
+from ...training.stack_nested import NestedTraining, Size
 from ...training.stack_pruning import Diverged, GradualPruning, Selector
 from ..data.preparation import reading_channels
 from ..model.fitting import feed_of
@@ -126,7 +132,8 @@ _READS_UNITS = "dense.weight"  # the GCN's parameter that reads the units of the
 # (pruning, fine-tuning).
 _APART = 1_000_003
 _MOST_PARTS = 100  # of a phase
-_FIRST, _DISTILLED, _FURTHER = (2, 3), (5, 9), (11, 13)
+_FIRST, _DISTILLED, _FURTHER, _NESTED = (2, 3), (5, 9), (11, 13), (17, 18)
+_TOGETHER = 4  # epochs that train nested networks together, in epochs of fine-tuning
 
 
 class Maker:
@@ -268,6 +275,90 @@ class Maker:
         back = sorted(range(len(order)), key=order.__getitem__)
         return found[0] if len(found) == 1 else Small.joined(found).of(back)
 
+    def nested(self, dense: Weights, seed: int, budgets: Sequence[int]) -> Nested:
+        """Return nested networks that share their weights, made of one dense network.
+
+        The network is pruned and fine-tuned from one size to the next. Then all are trained
+        together (`trellis.training.stack_nested`). A shared weight begins with that of the smallest
+        network that has it.
+
+        Args:
+            dense: A stack of one dense network.
+            seed: Its seed.
+            budgets: The budgets, largest first.
+        """
+        self.pruning(budgets)  # raises before anything is trained
+        total, smallest = self.connections, budgets[-1]
+        ways = [] if self.course.waypoint(smallest, total) is None else waypoints(smallest, total)
+        stops: dict[int, Small] = {}
+        start, teachers = Start(dense), None
+        for number, stop in enumerate(sorted({*ways, *budgets}, reverse=True)):
+            apart = _NESTED[0] + 2 * number, _NESTED[1] + 2 * number
+            distilled = teachers if self.course.distills(stop, total) else None
+            small = self._shrunk(f"nested {stop}", start, [stop], [seed], distilled, apart)
+            if stop >= self.course.hundredth(total):
+                teachers = self._taught_by(small)
+            stops[stop], start = small, Start(small.weights, small.masks, stop)
+        return self._together([stops[budget] for budget in budgets], seed, budgets)
+
+    def _together(self, asked: Sequence[Small], seed: int, budgets: Sequence[int]) -> Nested:
+        """Train networks together, each of which is inside the one before."""
+        largest = asked[0]
+        weights = {
+            name: weight.clone() if name in largest.masks
+            else torch.cat([each.weights[name] for each in asked])
+            for name, weight in largest.weights.items()
+        }  # fmt: skip
+        for small in asked[1:]:
+            for name, mask in small.masks.items():
+                weights[name] = torch.where(mask, small.weights[name], weights[name])
+        model = GCN(**self.recognizer.model.sizes)
+        net = trace(model, torch.zeros(1, model.sizes["nodes"], model.sizes["channels"]))
+        plain = {name: weights[name][0].cpu() for name in largest.masks}
+        stops = [{name: mask[0].cpu() for name, mask in each.masks.items()} for each in asked]
+        kept = chain(net, plain, stops)
+        counts = [count(each) for each in stops]
+        sizes = [self._size(masks, counts, seed, weights) for masks in kept]
+        course, recipe = self.course, self.course.recipe
+        training = NestedTraining(
+            sizes, weights, largest.masks, self.x, self.y,
+            replace(recipe, tune_epochs=_TOGETHER * recipe.tune_epochs), seed=seed + _APART // 15,
+            feed=feed_of(self.recognizer, course.augmentation, [seed + _APART // 15], self.device),
+            precision=self.precision, taught=_TEACHER_WEIGHT, temperature=_TEMPERATURE,
+        )  # fmt: skip
+        self._run("tuning together", training)
+        found = {name: weight.cpu() for name, weight in training.weights.items()}
+        own = {name: weight for name, weight in found.items() if name not in largest.masks}
+        others = [
+            {
+                name: torch.lerp(value[size.stop], value[min(size.stop + 1, len(value) - 1)],
+                                 size.share)
+                for name, value in own.items()
+            }
+            for size in sizes
+        ]  # fmt: skip
+        shared = {name: found[name][0] for name in largest.masks}
+        return Nested(shared, kept, others, tuple(budgets), net.total, net.specs)
+
+    def _size(
+        self, masks: Mapping[str, Tensor], counts: Sequence[int], seed: int, weights: Weights
+    ) -> Size:
+        """Return one of the networks that are trained together; on a CPU, its used parts."""
+        kept = count(masks)
+        stop = max(i for i, each in enumerate(counts) if each >= kept)
+        between = 0.0 if kept == counts[stop] else share(counts[stop + 1], counts[stop], kept)
+        stack = {name: mask[None].to(self.device) for name, mask in masks.items()}
+        narrow = self._narrow(stack)
+        rate, dropout = self.course.dropout_at(kept, self.connections), None
+        if rate:
+            read = None if narrow is None else narrow.units
+            units = weights[_READS_UNITS].shape[-1]
+            dropout = Dropout(_READS_UNITS, [rate], units, [seed], self.device, read)
+        forward = self._forward(narrow)
+        if narrow is None:
+            return Size(stack, forward, dict, stop, between, dropout)
+        return Size(narrow.narrow(stack), forward, narrow.narrow, stop, between, dropout)
+
     def begin(self, dense: Weights, seeds: Sequence[int], targets: Sequence[int]) -> None:
         """Make the networks that those with ``targets`` connections start or learn from."""
         for kind in sorted({self._kind(target) for target in targets}):
@@ -303,12 +394,12 @@ class Maker:
             start = Start({name: weight[which] for name, weight in dense.items()})
         if not kind.distilled:
             return start, None
-        theirs = self.teachers(dense, seeds).of(which)
+        return start, self._taught_by(self.teachers(dense, seeds).of(which))
+
+    def _taught_by(self, theirs: Small) -> Teachers:
         narrow = self._narrow(theirs.masks)
         weights = theirs.weights if narrow is None else narrow.narrow(theirs.weights)
-        return start, Teachers(
-            self._forward(narrow), weights, _TEACHER_WEIGHT, _TEMPERATURE, own=True
-        )
+        return Teachers(self._forward(narrow), weights, _TEACHER_WEIGHT, _TEMPERATURE, own=True)
 
     def _on_the_way(self, dense: Weights, seeds: Sequence[int], kept: int) -> Small:
         """Return the networks with ``kept`` connections, one made of each dense network."""
@@ -331,15 +422,16 @@ class Maker:
 
     def _shrunk(
         self, name: str, start: Start, targets: Sequence[int], seeds: Sequence[int],
-        teachers: Teachers | None = None,
+        teachers: Teachers | None = None, apart: tuple[int, int] | None = None,
     ) -> Small:  # fmt: skip
         """Return pruned and fine-tuned networks.
 
         The seeds of each phase differ, so that no phase repeats the variants of another.
         """
         phases = [" ".join([phase, *name.split()]) for phase in ("pruning", "tuning")]
-        further = start.kept is not None and start.kept < self.hundredth
-        apart = _FURTHER if further else _FIRST if teachers is None else _DISTILLED
+        if apart is None:
+            further = start.kept is not None and start.kept < self.hundredth
+            apart = _FURTHER if further else _FIRST if teachers is None else _DISTILLED
         pruning, tuning = ([seed + _APART // share for seed in seeds] for share in apart)
         pruned = self._pruned(phases[0], start, targets, pruning, teachers)
         weights, masks = (

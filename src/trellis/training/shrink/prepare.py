@@ -116,7 +116,9 @@ def prepared(
     without_zeros(trial.model, seed)
     asked: tuple[int, ...] = ()
     if rates:
-        asked = _budgets(net, options, rates)
+        ignored = matching(net, options.ignored)
+        counted = [s for name, s in net.connections.items() if name not in ignored]
+        asked = budgets_of(sum(map(math.prod, counted)), rates)
         goal = check_feasible(trial, asked[-1], pruning).plan.target
         _check_nested(options, pruning)
     elif at_least is None:
@@ -194,10 +196,12 @@ def several(sparsity: Any, keep: Any) -> list[dict[str, Any]]:
             for each in given]  # fmt: skip
 
 
-def _budgets(net: Trellis, options: Options, rates: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-    """Return the budgets of several rates, largest first."""
-    ignored = matching(net, options.ignored)
-    total = sum(math.prod(s) for name, s in net.connections.items() if name not in ignored)
+def budgets_of(total: int, rates: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+    """Return the budgets of several rates, largest first.
+
+    >>> budgets_of(1000, [{"sparsity": 0.99}, {"sparsity": 0.9}])
+    (100, 10)
+    """
     found = sorted({budget(total, **rate) for rate in rates}, reverse=True)
     if len(found) < len(rates):
         raise TrellisError(
