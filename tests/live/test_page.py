@@ -56,8 +56,13 @@ def test_two_gestures_are_recorded_trained_and_named_live(tmp_path: Path) -> Non
         named = "['sideways', 'up and down'].every(n => trellisLive.events.some(e => e.name === n))"
         until(page, named, None, 120)
         assert "µs" in page.text_content("#cost")
+        assert page.evaluate("document.querySelector('#bars u').style.left").endswith("%")
         data = load_dataset(f"csv:{session.clips.folder}")  # which every other command reads
         assert set(data.classes) == set(NAMES)
+    with served(tmp_path / "own", hands) as (later, _), browsing(clip) as context:
+        page = context.new_page()
+        page.goto(later)
+        until(page, "!!trellisLive.stream")  # the network of the last training
     assert complaints == []
     assert all(url.startswith((address, "blob:", "data:")) for url in requests)
 

@@ -251,6 +251,12 @@ def test_clips_train_a_network_that_is_exported(both: tuple[Client, Session]) ->
     assert status == 200 and b"<!doctype html>" in page
     assert headers["content-disposition"].startswith("attachment")
     assert client.ask("made/gestures-c.zip")[1][:2] == b"PK"
+    assert 0 < model["threshold"] < 1
+    again = Session(session.folder, session.hands)  # another start of the command
+    assert again.state("")["model"] == model
+    assert again.made("gestures.html") == page
+    (session.folder / "results.json").write_text("[")
+    assert Session(session.folder, session.hands).state("")["model"] is None
 
 
 def test_whole_sessions_are_left_out_where_there_are_several() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import tempfile
 import threading
 import time
@@ -25,6 +26,8 @@ from .clips import LAYOUT, NOTHING, RATE, Clips
 from .training import Take, Trained, train
 
 _SHOWN = 6  # clips in the page that can be taken away
+_MADE = ("model.wasm", "gestures.html", "gestures-c.zip")
+_ABOUT = "results.json"
 
 
 class Stopped(Exception):
@@ -51,8 +54,7 @@ class Session:
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._training: dict[str, Any] = {"state": "none"}
-        self._model: dict[str, Any] | None = None
-        self._content: dict[str, bytes] = {}
+        self._model, self._content = made_before(folder)
 
     def open(self, page: str) -> None:
         """Give the session to a page; an older page then shows that it is not current."""
@@ -125,12 +127,12 @@ class Session:
             )  # fmt: skip
             self._tell("building C and WebAssembly", 0.92)
             content, sizes = exported(done.recognizer, takes)
-            self._save(done.recognizer, content)
+            model = described(done, takes) | sizes
+            model["number"] = time.time_ns()
+            model["seconds"] = round(time.monotonic() - began, 1)
+            self._save(done.recognizer, content | {_ABOUT: json.dumps(model).encode()})
             with self._lock:
-                self._content = content
-                self._model = described(done, takes) | sizes
-                self._model["number"] = time.time_ns()
-                self._model["seconds"] = round(time.monotonic() - began, 1)
+                self._model, self._content = model, content
                 self._training = {"state": "done", "share": 1.0}
         except Stopped:
             self._training = {"state": "stopped"}
@@ -146,6 +148,16 @@ class Session:
         with replacing(*paths) as drafts:
             for draft, each in zip(drafts, content.values(), strict=True):
                 draft.write_bytes(each)
+
+
+def made_before(folder: Path) -> tuple[dict[str, Any] | None, dict[str, bytes]]:
+    """Return what the last training in a folder made: what the page tells of it, and its files."""
+    try:
+        model = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
+        content = {name: (folder / name).read_bytes() for name in _MADE}
+    except (OSError, ValueError, RecursionError):
+        return None, {}
+    return (model, content) if isinstance(model, dict) else (None, {})
 
 
 def described(done: Trained, takes: list[Take]) -> dict[str, Any]:
