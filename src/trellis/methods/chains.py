@@ -1,4 +1,13 @@
-"""The paper's Algorithm 1: keep whole chains of connections, from the input to the output."""
+"""The paper's Algorithm 1: keep whole chains of connections, from the input to the output.
+
+At each unit the walk takes the best free connection. A unit is *open* while it has one, or leads
+to an open unit. A unit without free connections passes the chain on, through its best connection to
+an open head. Therefore every chain from an open input unit adds at least one connection and reaches
+the output.
+
+Taken connections stay taken and closed units stay closed. Rows are sorted best first, so two
+pointers per unit only move forward. All walks together cost no more than the uses that they visit.
+"""
 
 from __future__ import annotations
 

@@ -22,6 +22,8 @@ from ...schema import CompactedInput, CompactedModel, CompactedReport, fitted
 from .program import HERE, KINDS, Held, Program, Ref, placed, replaced
 from .safety import called, check_size, checked
 
+# The report of a compaction: sizes before and after, what had to stay and why.
+
 
 @dataclass(frozen=True)
 class Size:

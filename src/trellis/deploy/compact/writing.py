@@ -1,4 +1,9 @@
-"""Which places along every axis stay, and the smaller network that is written from them."""
+"""Which places along every axis stay, and the smaller network that is written from them.
+
+Live units stay. From there the set can only grow: operations tie axes together (a sum needs both
+its sides, a reshape whole rectangles, a norm all that it reads) until nothing changes. The result
+is the smallest such set, so compaction removes as much as possible.
+"""
 
 from __future__ import annotations
 

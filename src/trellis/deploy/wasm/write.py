@@ -29,6 +29,9 @@ from ..prepare import made, prepared
 from ..recording import Recording, work
 from ..tables.form import Tables
 
+# Build C to WebAssembly, with the compiler of the ``ziglang`` package or with clang.
+
+
 # Square roots are one instruction: without errno, the maths library is not called. Loop strength
 # reduction turns `terms[1]` into a sum that might wrap, which costs an instruction each time;
 # without it, it is a load at a fixed offset, which costs nothing.

@@ -2,9 +2,9 @@
 
 The label is the name of the file's folder, ``walk/3.csv``, or is listed in ``labels.csv`` with the
 columns file, label and, optionally, split (train or test). Folders ``train/`` and ``test/`` above
-the labels are a split too. Without a split, halves are drawn (see :mod:`.reading`). Columns are
-``joint_x, joint_y, joint_z`` under a header, or plain numbers. An optional ``layout.json`` names
-joints, parents and roots (see :mod:`.own_layout`).
+the labels are a split too. Without a split, halves are drawn (see `reader.drawn_halves`). Columns
+are ``joint_x, joint_y, joint_z`` under a header, or plain numbers. An optional ``layout.json``
+names joints, parents and roots (see `text.own_layout`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a reader is, the registry of readers, and `load_dataset`, which finds one by its name.
 
-The built-in readers and those of users register in the same way, with :func:`register_reader`.
+The built-in readers and those of users register in the same way, with `register_reader`.
 An installed package can offer readers through the entry point group ``trellis.readers``. Such a
 package is imported only when a source names its reader.
 """
