@@ -104,3 +104,24 @@ def test_channels_are_made_of_places_in_what_is_exported(run: Run, trained: Path
     with torch.no_grad():
         wanted = recogniser.model(torch.from_numpy(recogniser.inputs(data.sequences))).numpy()
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
+
+
+def test_arithmetic_in_8_bits(run: Run, fails: Callable[..., str], small: Path) -> None:
+    """Calibrated on recordings or, for any model, on a file of inputs or on loaders."""
+    words = ("export", "c", "small", "--out", "device", "--arithmetic", "int8")
+    told = run(*words, "--data", SOURCE, "--json").json
+    assert told["arithmetic"] == told["values"] == "int8" and told["accuracy"]["recordings"] > 0
+    assert told["loss"]["samples"] > 0 and told["loss"]["typical"] < 0.1
+    assert "calibration inputs" in run(*words, "--calibration", SOURCE).out
+    assert "give inputs to calibrate on" in fails(*words)
+    (small / "store.py").write_text(
+        "import torch\n"
+        "def net():\n    return torch.nn.Sequential(torch.nn.Linear(3, 2))\n"
+        "def loaders():\n    return [(torch.randn(4, 3), torch.zeros(4))] * 3, None\n"
+    )
+    np.save("inputs.npy", np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32))
+    plain = ("export", "c", "store:net", "--input", "1x3", "--out", "plain", "--calibration")
+    for source in ("inputs.npy", "store:loaders"):
+        assert run(*plain, source, "--arithmetic", "int8").status == 0
+    assert "is for --arithmetic int8" in fails(*plain, "inputs.npy")
+    assert "cannot be read as an array" in fails(*plain, "none.npy", "--arithmetic", "int8")

@@ -49,7 +49,7 @@ from .data_arguments import (
     fold_for,
     protocol_for,
 )
-from .model_arguments import input_files, model_folder, opened
+from .model_arguments import call_named, input_files, load_named, model_folder, opened
 from .output import percent, print_json, say, stdout_to_stderr
 
 BUILT_IN = "hands45"
@@ -78,7 +78,22 @@ Values = Annotated[
     Literal["fp32", "fp16", "int8"],
     arg(
         help="Storage type of the weights. int8 has one scale per row and is calibrated on --data "
-        "if given. Activations are always fp32."
+        "if given."
+    ),
+]
+Arithmetic = Annotated[
+    Literal["fp32", "int8"],
+    arg(
+        help="Arithmetic of the activations. int8 takes a quarter of the memory, stores int8 "
+        "weights, and needs --calibration."
+    ),
+]
+Calibration = Annotated[
+    str | None,
+    arg(
+        metavar="SOURCE",
+        help="Inputs that int8 arithmetic is calibrated on: recordings for a model of recordings "
+        "(default: --data); else a .npy file of (samples, ...), or package.module:loaders.",
     ),
 ]
 CalibrationData = Annotated[
@@ -164,6 +179,8 @@ def c(
     weights: Weights = None,
     sparsity: OwnSparsity = None,
     values: Values = "fp32",
+    arithmetic: Arithmetic = "fp32",
+    calibration: Calibration = None,
     data: CalibrationData = None,
     protocol: OwnProtocol = None,
     fold: OwnFold = None,
@@ -189,16 +206,21 @@ def c(
     parts = None
     if data is not None and source.recogniser is not None:
         parts = _Parts.of(source.recogniser, data, protocol, fold, skip_bad)
+    whole = arithmetic == "int8"
     with stdout_to_stderr():
+        given = _calibrated(source, arithmetic, calibration, data, protocol, fold, skip_bad)
         written = trellis.export_c(
-            source.model, source.examples, out, values=values,
-            data=None if parts is None else parts.train, **source.about(),
+            source.model, source.examples, out, values=values, arithmetic=arithmetic,
+            calibration=given, data=None if parts is None or whole else parts.train,
+            **source.about(),
         )  # fmt: skip
     accuracy = None if parts is None else parts.accuracy(source.model, out / "model.trellis")
     if as_json:
         print_json(
             {
-                "target": target, "out": str(out), "values": values,
+                "target": target, "out": str(out), "values": "int8" if whole else values,
+                "arithmetic": arithmetic,
+                "loss": None if written.loss is None else asdict(written.loss),
                 "weights": written.weights, "units": written.units,
                 "multiplications": written.uses, "file_bytes": written.file,
                 "table_bytes": written.flash, "memory_bytes": written.ram, "accuracy": accuracy,
@@ -209,8 +231,8 @@ def c(
     if accuracy is not None and parts is not None:
         say(
             f"top-1 {percent(accuracy['model'])} for the model, {percent(accuracy['exported'])} "
-            f"for the tables in {values}; same answer for {accuracy['same']:,} of "
-            f"{accuracy['recordings']:,}, on {parts.where}"
+            f"for the tables in {'int8 arithmetic' if whole else values}; same answer for "
+            f"{accuracy['same']:,} of {accuracy['recordings']:,}, on {parts.where}"
         )
     return 0
 
@@ -227,6 +249,39 @@ def _check_data(
             f"{', '.join(given)}: expected the folder of a model that `trellis train` wrote, got "
             f"{target!r}, which does not describe recordings; leave out {' and '.join(given)}"
         )
+
+
+def _calibrated(
+    source: Source, arithmetic: str, calibration: str | None, data: str | None,
+    protocol: str | None, fold: str | None, skip_bad: bool,
+) -> Any:  # fmt: skip
+    """Return what int8 arithmetic is calibrated on, or None."""
+    if arithmetic != "int8":
+        if calibration is not None:
+            raise TrellisError("--calibration is for --arithmetic int8; --values int8 takes --data")
+        return None
+    where = calibration or data
+    if where is None:
+        raise TrellisError("--arithmetic int8: give inputs to calibrate on, with --calibration")
+    if source.recogniser is not None:
+        protocol = protocol_for(source.recogniser, where, protocol)
+        found = skeleton.load_dataset(where, protocol=protocol, skip_bad=skip_bad, progress=True)
+        return training_inputs(source.recogniser, found, fold_for(source.recogniser, found, fold))
+    if where.endswith(".npy"):
+        return _array(where)
+    loaders = load_named("--calibration", where)
+    loaders = call_named(where, loaders) if callable(loaders) else loaders
+    return loaders[0] if isinstance(loaders, tuple) else loaders
+
+
+def _array(path: str) -> NDArray[np.float32]:
+    try:
+        found: NDArray[np.float32] = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise TrellisError(
+            f"--calibration {path!r}: cannot be read as an array ({error})"
+        ) from None
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,7 +305,7 @@ class _Parts:
         if len(part.test) == 0:
             raise TrellisError(f"fold {part.name!r} of {source!r} has no recordings to test on")
         return cls(
-            calibration(recogniser, found, part),
+            training_inputs(recogniser, found, part),
             recogniser.prepared([found.sequences[i] for i in part.test]),
             labels[part.test],
             f"the test recordings of {described(found)} ({part.name})",
@@ -271,7 +326,7 @@ class _Parts:
         }
 
 
-def calibration(recogniser: Recognizer, data: Skeletons, part: Fold) -> NDArray[np.float32]:
+def training_inputs(recogniser: Recognizer, data: Skeletons, part: Fold) -> NDArray[np.float32]:
     """Return up to 400 prepared training recordings, evenly spread over the fold."""
     if len(part.train) == 0:
         raise TrellisError(
@@ -373,6 +428,8 @@ def wasm(
     weights: Weights = None,
     sparsity: OwnSparsity = None,
     values: Values = "fp32",
+    arithmetic: Arithmetic = "fp32",
+    calibration: Calibration = None,
     data: PageData = None,
     show: ShownRecordings = (),
     protocol: OwnProtocol = None,
@@ -397,20 +454,22 @@ def wasm(
     if source.recogniser is not None:
         recordings = _recordings(source.recogniser, data, protocol, skip_bad)
         scene = scene_of(source.recogniser, recordings, show, fold)
-        if data is not None and values == "int8":
+        if data is not None and values == "int8" and arithmetic == "fp32":
             part = fold_for(source.recogniser, recordings, fold)
-            train = calibration(source.recogniser, recordings, part)
+            train = training_inputs(source.recogniser, recordings, part)
     title = f"{Path(target).resolve().name}: a pruned network in the browser"
     with stdout_to_stderr():
+        given = _calibrated(source, arithmetic, calibration, data, protocol, fold, skip_bad)
         written = trellis.export_wasm(
             source.model, source.examples, out, values=values, data=train, scene=scene,
-            title=shown(title), **source.about(),
+            title=shown(title), arithmetic=arithmetic, calibration=given, **source.about(),
         )  # fmt: skip
     if as_json:
         about = {f"{name}_bytes": size for name, size in asdict(written).items()
                  if name in ("wasm", "page", "recordings")}  # fmt: skip
         counts = {"weights": written.weights, "multiplications": written.uses}
-        print_json({"target": target, "out": str(out), "values": values, **counts, **about})
+        stored = {"values": "int8" if arithmetic == "int8" else values, "arithmetic": arithmetic}
+        print_json({"target": target, "out": str(out), **stored, **counts, **about})
         return 0
     say(f"wrote {written}")
     if scene is not None:

@@ -18,6 +18,7 @@ from ..prepare import made, prepared
 from ..recording import Recording, cosine_table, follows, waves, work
 from ..stream import UNITS, Streaming
 from ..tables.form import Loop, Tables
+from ..tables.int8 import Int8Loss
 from .arrays import gaps, number, packaged
 from .int8_text import int8_flash
 from .source_text import LICENCE, arithmetic, header, program, ram, scratch, source
@@ -265,6 +266,7 @@ class CExport:
         ram: Bytes of scratch memory and outputs, at their peak.
         choices: For each layer over planes, whether it is a loop or a table, and the bytes of
             either.
+        loss: How far outputs in int8 arithmetic are from those in fp32, or None.
     """
 
     folder: Path
@@ -275,6 +277,7 @@ class CExport:
     flash: int
     ram: int
     choices: tuple[Any, ...] = ()
+    loss: Int8Loss | None = None
 
     def __str__(self) -> str:
         told = (
@@ -282,7 +285,8 @@ class CExport:
             f"{self.uses:,} multiplications; model.trellis {self.file:,} bytes; in C, tables of "
             f"{self.flash:,} bytes and at most {self.ram:,} bytes of memory"
         )
-        return "\n".join([told, *(f"  {choice}" for choice in self.choices)])
+        lost = [] if self.loss is None else [str(self.loss)]
+        return "\n".join([told, *lost, *(f"  {choice}" for choice in self.choices)])
 
 
 def write_c(tables: Tables, folder: str | os.PathLike[str]) -> CExport:
@@ -301,7 +305,7 @@ def write_c(tables: Tables, folder: str | os.PathLike[str]) -> CExport:
                 draft.write_bytes(content)
     return CExport(
         path, tables.weights, tables.units, tables.uses, len(contents[-1]), flash(tables),
-        ram(tables), tables.choices,
+        ram(tables), tables.choices, tables.loss,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .int8 import Int8, interpreted_int8
+from .int8 import Int8, Int8Loss, interpreted_int8
 
 # Activations: functions of one number, by the codes of the tables and the C kernel.
 
@@ -327,6 +327,7 @@ class Tables:
     notes: dict[str, Any] = field(default_factory=dict)
     int8: Int8 | None = None  # the arithmetic is of 8 bits; else of single precision
     choices: tuple[Any, ...] = ()  # how each layer over planes is stored, and why; not in files
+    loss: Int8Loss | None = None  # what arithmetic of 8 bits lost on calibration inputs; likewise
 
     @property
     def input_units(self) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import TrellisError
-from .form import NONE, VALUES, Activation, Loop, Step, Tables, advance
+from .form import NONE, VALUES, Activation, Loop, Step, Tables, advance, interpreted
 from .int8 import (
     LEAST_SCALE,
     MOST_AFTER,
@@ -26,6 +26,7 @@ from .int8 import (
     Int8,
     Rescale,
     largest_sum,
+    loss_of,
 )
 
 # Weights in fewer bits: half precision, or integers with one scale per row.
@@ -164,6 +165,8 @@ def _moments_of_loop(loop: Loop, memory: NDArray[np.float32]) -> Moments:
 
 
 Ints = NDArray[np.int64]
+_COMPARED = 64  # inputs that the loss is measured on
+_MEANS = 256  # inputs that means of what weights read are measured on
 _SAMPLES = 1 << 15  # numbers kept of each tensor, to choose its range by
 _AT_ONCE = 1 << 23  # numbers of memory
 _CLIPPED = (1.0, 0.98, 0.95, 0.92, 0.88, 0.84, 0.8, 0.75, 0.7, 0.65, 0.6, 0.5)
@@ -193,7 +196,7 @@ def to_int8(tables: Tables, data: NDArray[np.float32]) -> Tables:
     codings = [_coding([after[i] for i in tied]) for tied in sources.tied]
     coding = {tensor: codings[number] for number, tied in enumerate(sources.tied)
               for tensor in tied}  # fmt: skip
-    moments = moments_of(tables, data)
+    moments = moments_of(tables, data[:_MEANS])
     first = len(tables.inputs)
     steps, rescales = [], []
     for number, step in enumerate(tables.steps):
@@ -206,7 +209,10 @@ def to_int8(tables: Tables, data: NDArray[np.float32]) -> Tables:
         tuple(rescales), tuple(coding[i] for i in range(first)),
         tuple(coding[i] for i in sources.outputs),
     )  # fmt: skip
-    return dataclasses.replace(tables, steps=tuple(steps), values="int8", int8=form)
+    whole = dataclasses.replace(tables, steps=tuple(steps), values="int8", int8=form)
+    some = data[:: max(len(data) // _COMPARED, 1)][:_COMPARED]
+    loss = loss_of(interpreted(tables, some), interpreted(whole, some))
+    return dataclasses.replace(whole, loss=loss)
 
 
 # Which tensors are read, and which share a coding.
