@@ -58,7 +58,7 @@ TO_FRAME = """async selector => {
 def written(made: Made, out: Path) -> tuple[float, float]:
     """Seconds by the clock and of the processor, for the whole command."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    command = ["-m", "trellis.cli", "report", str(made.folder.path), "--out", str(out)]
+    command = ["-m", "trellis", "report", str(made.folder.path), "--out", str(out)]
     subprocess.run([sys.executable, *command], check=True, capture_output=True)
     after, ended = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     busy = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime

@@ -56,7 +56,7 @@ def watch_imports() -> None:
     Does nothing in other programs that import the package.
     """
     named = os.path.basename(sys.argv[0]) if sys.argv else ""
-    by_module = named == "-m" and bool({"trellis", "trellis.cli"} & set(sys.orig_argv))
+    by_module = named == "-m" and "trellis" in sys.orig_argv
     is_command = named in ("trellis", "trellis.exe") or by_module
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # nohup ignores it
     if is_command and usual and threading.current_thread() is threading.main_thread():

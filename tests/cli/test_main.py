@@ -26,7 +26,7 @@ from trellis.errors import TrellisError
 
 
 def process(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return shell(shlex.join([sys.executable, "-m", "trellis.cli", *words]), folder)
+    return shell(shlex.join([sys.executable, "-m", "trellis", *words]), folder)
 
 
 def test_help_names_every_command_with_an_example(run: Run) -> None:
@@ -206,7 +206,7 @@ def test_a_reader_that_has_seen_enough_is_no_fault_of_ours() -> None:
 def test_nor_is_one_that_sees_no_table(tmp_path: Path) -> None:
     """rich would end the process with 1, which is "below --fail-under"."""
     (tmp_path / "shop.py").write_text("from torch import nn\nmodel = nn.Linear(3, 2)\n")
-    audit = f"{sys.executable} -m trellis.cli audit shop:model --input 1x3 --fail-under 1.0"
+    audit = f"{sys.executable} -m trellis audit shop:model --input 1x3 --fail-under 1.0"
     ran = shell(f"{audit} | true; exit ${{PIPESTATUS[0]}}", tmp_path)
     assert (ran.returncode, ran.stderr) == (141, "")
 
@@ -227,7 +227,7 @@ def test_what_no_file_system_takes_is_one_line(tmp_path: Path, words: list[str],
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a system without /dev/full")
 def test_output_that_cannot_be_written(tmp_path: Path) -> None:
-    command = f"{sys.executable} -m trellis.cli data info hands45"
+    command = f"{sys.executable} -m trellis data info hands45"
     found = [
         shell(f"{before} {command} {after}", tmp_path)
         for before, after in (("", ">/dev/full"), ("", ">&-"), ("PYTHONIOENCODING=ascii", ""))
@@ -257,7 +257,7 @@ sys.meta_path.insert(0, Interrupting())
         ("torch", "{0} -m trellis"),
         ("torch", "{0} bin/trellis"),
         ("tyro", "{0} bin/trellis"),
-        ("trellis.skeleton", "{0} -m trellis.cli"),
+        ("trellis.skeleton", "{0} -m trellis"),
     ],
 )
 def test_ctrl_c_while_it_imports_is_status_130_and_silent(

@@ -146,7 +146,7 @@ def test_a_page_that_cannot_be_written_leaves_the_models(
 
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_whoever_has_seen_enough_has_the_whole_run(tmp_path: Path, words: tuple[str, ...]) -> None:
-    command = [sys.executable, "-m", "trellis.cli", *SHRINK, "--keep", "60", "--out", "s", *words]
+    command = [sys.executable, "-m", "trellis", *SHRINK, "--keep", "60", "--out", "s", *words]
     ran = shell(f"{shlex.join(command)} | true; exit ${{PIPESTATUS[0]}}", tmp_path)
     assert ran.returncode == 141
     assert all(": epoch " in line for line in ran.stderr.splitlines())  # progress, no complaint
