@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..errors import TrellisError
 from ..paths import kernels
-from ..paths.kernels import TAKES_ALL, Places, on_cpu
+from ..paths.kernels import TAKES_ALL, Places, is_cpu
 from ..paths.scores import BestPaths
 
 
@@ -306,7 +306,7 @@ class Ranking:
     def top(self, m: int, among: Mapping[str, Tensor] | None = None) -> Mapping[str, Tensor]:
         """Return masks of the best ``m`` connections in ``among``, or of all if there are fewer."""
         masks = _both(self.allowed, among)
-        if masks is not None and self.total <= TAKES_ALL and not on_cpu(self.device):
+        if masks is not None and self.total <= TAKES_ALL and not is_cpu(self.device):
             return masks_at(self, (self._order if among is None else order(self, masks))[:m])
         if m >= (self.total if masks is None else count(masks)):
             return self.all if masks is None else {n: mask.clone() for n, mask in masks.items()}
@@ -420,7 +420,7 @@ def kth_largest(parts: list[Tensor], m: int) -> float:
     4.0
     """
     values = torch.cat(parts)
-    if on_cpu(values):  # numpy partitions several times faster than torch sorts
+    if is_cpu(values):  # numpy partitions several times faster than torch sorts
         array = values.numpy()
         array.partition(len(array) - m)
         return float(array[len(array) - m])

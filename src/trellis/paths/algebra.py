@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ..graph.simplify import groups
-from .kernels import TAKES_ALL, Edges, as_bytes, at_once, max_product, on_cpu, strongest
+from .kernels import TAKES_ALL, Edges, as_bytes, at_once, is_cpu, max_product, strongest
 
 # Messages: one value per unit, stored as a tensor that broadcasts to the signal's shape.
 #
@@ -64,7 +64,7 @@ def distinct(rows: Tensor) -> tuple[Tensor, Tensor] | None:
     """
     if rows.shape[0] < 2:
         return None
-    if rows.dtype == torch.bool and on_cpu(rows):
+    if rows.dtype == torch.bool and is_cpu(rows):
         found = _by_bits(rows)
         return found and (rows[found[0]], found[1])
     first, which = _by_projection(rows)
@@ -243,7 +243,7 @@ class BestPath:
         return x
 
     def matmul(self, x: Tensor, w: Tensor) -> Tensor:
-        if not on_cpu(w) and at_once(x.shape[1], w):
+        if not is_cpu(w) and at_once(x.shape[1], w):
             return (x[:, :, None] * w[:, None]).max(-1).values
         rows = [(x[:, r, None] * w).max(-1).values for r in range(x.shape[1])]
         return torch.stack(rows, 1)
@@ -312,7 +312,7 @@ def all_rows(algebra: Algebra, x: Tensor, products: int) -> bool:
     The result is the same: few products are within `MaxTimes.limit` in both cases.
     """
     limit = algebra.limit if isinstance(algebra, MaxTimes) else TAKES_ALL
-    return algebra.merges and not on_cpu(x) and products <= min(limit, TAKES_ALL)
+    return algebra.merges and not is_cpu(x) and products <= min(limit, TAKES_ALL)
 
 
 def paired_rows(

@@ -36,7 +36,7 @@ TAKES_ALL = 1 << 24  # up to this many elements, a GPU processes all; a CPU woul
 _pretended = ContextVar("pretended", default=False)
 
 
-def on_cpu(where: Tensor | torch.device) -> bool:
+def is_cpu(where: Tensor | torch.device) -> bool:
     """Return whether to work in a CPU's small pieces, for a tensor or a device."""
     cpu = where.is_cpu if isinstance(where, Tensor) else where.type == "cpu"
     return cpu and not _pretended.get()
@@ -47,9 +47,9 @@ def as_on_gpu() -> Iterator[None]:
     """Make a CPU work in a GPU's steps inside this context, to compare them and to count them.
 
     >>> with as_on_gpu():
-    ...     on_cpu(torch.zeros(1))
+    ...     is_cpu(torch.zeros(1))
     False
-    >>> on_cpu(torch.zeros(1))
+    >>> is_cpu(torch.zeros(1))
     True
     """
     before = _pretended.set(True)
@@ -74,7 +74,7 @@ def pieces(w: Tensor) -> Iterator[slice]:
     On a GPU, a slice has about LARGE elements.
     """
     threads = min(torch.get_num_threads(), THREADS)
-    size = 4 * CHUNK // w.element_size() * threads if on_cpu(w) else LARGE
+    size = 4 * CHUNK // w.element_size() * threads if is_cpu(w) else LARGE
     step = max(size // max(w.shape[1], 1), 1)
     for a in range(0, w.shape[0], step):
         yield slice(a, min(a + step, w.shape[0]))
@@ -87,7 +87,7 @@ def scratch(like: Tensor, slot: int = 0, dtype: torch.dtype | None = None) -> Te
     memory takes longer than the work that is done in it.
     """
     dtype = dtype or like.dtype
-    if not on_cpu(like) or like.numel() > 4 * CHUNK * THREADS:
+    if not is_cpu(like) or like.numel() > 4 * CHUNK * THREADS:
         return torch.empty(like.shape, dtype=dtype, device=like.device)
     kept: dict[str, Tensor] = MEMORY.__dict__  # of this thread
     key, size = f"{slot} {dtype}", like.numel()
@@ -98,7 +98,7 @@ def scratch(like: Tensor, slot: int = 0, dtype: torch.dtype | None = None) -> Te
 
 def at_once(rows: int, w: Tensor) -> bool:
     """Return whether ``rows`` rows are multiplied with a weight in one step."""
-    return rows * w.numel() <= (CHUNK if on_cpu(w) else LARGE)
+    return rows * w.numel() <= (CHUNK if is_cpu(w) else LARGE)
 
 
 def by_columns(w: Tensor) -> bool:
@@ -123,7 +123,7 @@ def as_ordered(x: Tensor) -> Tensor:
 
 def count(mask: Tensor) -> int:
     """Count true entries; on a CPU, numpy counts several times as fast as torch."""
-    if on_cpu(mask) and mask.is_contiguous():
+    if is_cpu(mask) and mask.is_contiguous():
         return int(np.count_nonzero(mask.numpy()))
     return int(torch.count_nonzero(mask))
 
@@ -131,7 +131,7 @@ def count(mask: Tensor) -> int:
 def count_all(masks: Iterable[Tensor]) -> int:
     """Count the true entries of all masks, with a single copy from a GPU."""
     masks = list(masks)
-    if len(masks) < 2 or on_cpu(masks[0]):
+    if len(masks) < 2 or is_cpu(masks[0]):
         return sum(count(mask) for mask in masks)
     return int(torch.stack([torch.count_nonzero(mask) for mask in masks]).sum())
 
@@ -177,7 +177,7 @@ def _max_product(x: Tensor, w: Tensor, out: Tensor) -> None:
 
 def strongest(w: Tensor) -> Tensor:
     """Compute max over k of |w[b, n, k]|: (B, N, K) to (B, N, 1)."""
-    if not on_cpu(w) and at_once(1, w):
+    if not is_cpu(w) and at_once(1, w):
         return (as_bytes(w) if w.dtype == torch.bool else w.abs()).amax(-1, True).view(w.dtype)
     out = torch.zeros(w.shape[0], w.shape[1], 1, dtype=w.dtype, device=w.device)
     for i in range(w.shape[0]):
@@ -199,7 +199,7 @@ def strongest(w: Tensor) -> Tensor:
 def through_each(x: Tensor, g: Tensor, w: Tensor, target: Tensor, join: bool) -> None:
     """Apply `through` to each matrix of a batch; small matrices in one step."""
     small = w.numel() * w.element_size() <= 4 * CHUNK and x.shape[1] == 1 and not join
-    if not (small if on_cpu(w) else at_once(x.shape[1], w)):
+    if not (small if is_cpu(w) else at_once(x.shape[1], w)):
         for i in range(w.shape[0]):
             through(x[i], g[i], w[i], target[i], join)
         return
@@ -237,7 +237,7 @@ def _through(x: Tensor, g: Tensor, w: Tensor, out: Tensor) -> Tensor:
     """Compute `through` for one piece of the weight."""
     if x.shape[0] == 1:
         torch.mul(w, x[0], out=out).mul_(g[0, :, None])
-    elif not on_cpu(w) and at_once(x.shape[0], w):
+    elif not is_cpu(w) and at_once(x.shape[0], w):
         torch.mul(w, (g[:, :, None] * x[:, None]).amax(0), out=out)
     else:
         best = torch.mul(g[0, :, None], x[0], out=scratch(w))
@@ -281,7 +281,7 @@ def at_least(values: Tensor, floor: float) -> Tensor:
 
     On a CPU, numpy compares several times as fast as torch.
     """
-    if not on_cpu(values):
+    if not is_cpu(values):
         return values >= floor
     found = scratch(values, 0, torch.bool)
     np.greater_equal(values.numpy(), np.float32(floor), out=found.numpy())
@@ -290,7 +290,7 @@ def at_least(values: Tensor, floor: float) -> Tensor:
 
 def where(mask: Tensor) -> Tensor:
     """Return flat positions of true entries, ascending; on a CPU, numpy finds them faster."""
-    if not on_cpu(mask):
+    if not is_cpu(mask):
         return torch.nonzero(mask.reshape(-1))[:, 0]
     flat = mask.reshape(-1).contiguous().numpy()
     # Numpy is slow if a few per cent of single bytes are true. Words of eight bytes are faster,
@@ -312,7 +312,7 @@ MANY = 32  # with more rows than this, a matrix product is faster than a loop ov
 
 
 @dataclass(frozen=True)
-class Layout:
+class MatrixLayout:
     """Describe the memory layout of a weight (B, N, K) that is a whole parameter.
 
     The parameter is ``batch`` consecutive matrices of ``rows`` by ``columns``. Rows are heads, or
@@ -325,7 +325,7 @@ class Layout:
     transposed: bool
 
 
-def layout(net: Trellis, weight: Weight) -> Layout | None:
+def matrix_layout(net: Trellis, weight: Weight) -> MatrixLayout | None:
     """Return the layout of a weight that is a whole parameter; None for other weights."""
     if not weight.is_view or weight.name is None or int(weight.carrier.storage_offset()):
         return None
@@ -336,7 +336,7 @@ def layout(net: Trellis, weight: Weight) -> Layout | None:
         strides = (n * k, 1, n) if transposed else (n * k, k, 1)
         actual = zip(weight.carrier.stride(), strides, weight.shape, strict=True)
         if all(size == 1 or have == want for have, want, size in actual):
-            return Layout(b, rows, columns, transposed)
+            return MatrixLayout(b, rows, columns, transposed)
     return None
 
 
@@ -349,7 +349,7 @@ class Edges:
     heads: Tensor
 
     @classmethod
-    def of(cls, how: Layout, places: Tensor) -> Edges:
+    def of(cls, how: MatrixLayout, places: Tensor) -> Edges:
         row = torch.div(places, how.columns, rounding_mode="floor")  # of all B · rows
         column = places - row * how.columns
         if how.batch > 1:

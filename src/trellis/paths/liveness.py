@@ -16,7 +16,7 @@ from torch import Tensor
 from ..graph.steps import Contract, Weight
 from ..graph.trellis import Trellis, names_in
 from .algebra import FEW, BestPath, Boolean, MaxTimes, outer, paired_rows
-from .kernels import CPU, Edges, Places, at_once, count_all, layout, on_cpu, through_each
+from .kernels import CPU, Edges, Places, at_once, count_all, is_cpu, matrix_layout, through_each
 from .propagate import Propagation, backward
 
 BOOLEAN = Boolean()
@@ -70,8 +70,8 @@ def _device(kept: Mapping[str, Tensor]) -> torch.device:
 def _drawn(net: Trellis, weight: Weight, kept: Mapping[str, Tensor]) -> Tensor | Edges:
     """Return the kept connections as a list if their places are known, else as a mask."""
     if isinstance(kept, Places):
-        how = layout(net, weight)
-        if how is not None and on_cpu(kept.device):
+        how = matrix_layout(net, weight)
+        if how is not None and is_cpu(kept.device):
             return Edges.of(how, kept.places[str(weight.name)])
     return draw(net, weight, kept)
 
@@ -201,7 +201,7 @@ def spread(
         and (w.numel() == math.prod(net.connections[name]))
     )
     many = w.dtype == torch.bool and x.shape[1] > FEW
-    if not whole or (many and (on_cpu(w) or not at_once(x.shape[1], w))):
+    if not whole or (many and (is_cpu(w) or not at_once(x.shape[1], w))):
         factor = outer(BOOLEAN if w.dtype == torch.bool else BEST, x, g, x.shape[1])
         values = (w & factor) if w.dtype == torch.bool else (w * factor).abs_()
         give(

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..graph.steps import Contract, Weight
 from ..graph.trellis import Trellis, names_in
 from .algebra import MaxTimes, SumTimes, outer, paired_rows
-from .kernels import CPU, Layout, count, layout, on_cpu, reaching, where
+from .kernels import CPU, MatrixLayout, count, is_cpu, matrix_layout, reaching, where
 from .liveness import draw, give, spread
 from .propagate import Propagation, backward
 
@@ -38,7 +38,7 @@ class Use:
     g: Tensor
     bound: Tensor
 
-    def in_memory(self, how: Layout) -> tuple[Tensor, Tensor, Tensor]:
+    def in_memory(self, how: MatrixLayout) -> tuple[Tensor, Tensor, Tensor]:
         """Return the weight in its parameter's layout (B, rows, columns), with its factors.
 
         These are the factors of its columns and of its rows, (B, R, ...).
@@ -90,7 +90,7 @@ class BestPaths(Mapping[str, Tensor]):
         return [
             name
             for name, mine in self.uses.items()
-            if not any(layout(net, use.weight) is not None for use in mine)
+            if not any(matrix_layout(net, use.weight) is not None for use in mine)
         ]
 
     @property
@@ -120,7 +120,7 @@ class BestPaths(Mapping[str, Tensor]):
         names = sorted(tops, key=lambda name: -tops[name])
         found: list[Tensor] = []
         for name in names:  # what is left has no score above the top of the next
-            if on_cpu(self.device) and sum(count(some > tops[name]) for some in found) >= many:
+            if is_cpu(self.device) and sum(count(some > tops[name]) for some in found) >= many:
                 break
             found.append(self.sample(name, stride))
         return found
@@ -139,7 +139,7 @@ class BestPaths(Mapping[str, Tensor]):
             torch.maximum(best, (w.reshape(-1)[::stride] * factor).abs_(), out=best)
         return best
 
-    def _sampled(self, how: Layout, stride: int) -> tuple[Tensor, Tensor]:
+    def _sampled(self, how: MatrixLayout, stride: int) -> tuple[Tensor, Tensor]:
         """Return the rows and columns of every ``stride``-th entry of consecutive matrices."""
         key = "sampled", how.batch, how.rows, how.columns, stride, self.device
         if key not in self.net.cache:
@@ -180,14 +180,14 @@ class BestPaths(Mapping[str, Tensor]):
             return none.long(), none
         return torch.cat([p for p, _ in found]), torch.cat([v for _, v in found])
 
-    def _ways(self, name: str) -> list[tuple[Use, Layout]] | None:
+    def _ways(self, name: str) -> list[tuple[Use, MatrixLayout]] | None:
         """Return all uses with their layouts, if these are equal.
 
         None if they differ, or if the scores are already computed.
         """
-        found: list[tuple[Use, Layout]] = []
+        found: list[tuple[Use, MatrixLayout]] = []
         for use in self.uses[name]:
-            how = layout(self.net, use.weight)
+            how = matrix_layout(self.net, use.weight)
             if how is None or name in self._scores:
                 return None
             found.append((use, how))
