@@ -1,12 +1,13 @@
 // Any network: its layers as a flow, with what is kept, live and dead in each.
-import type { Audited, AuditLayer } from "./data";
+import type { Audited, AuditLayer, NestedRate } from "./data";
 import { cut, h, s } from "./dom";
 import type { Table } from "./download";
 import { canvas, Figure } from "./figure";
-import { count, decimals, percent, several } from "./format";
+import { count, decimals, percent, plain, several } from "./format";
 import { historyFigure } from "./history";
 import { hatch } from "./layers";
 import { facts } from "./provenance";
+import { Rates } from "./rates";
 
 const ROW = 34;
 const WORST = 10; // layers that are told of at once
@@ -68,10 +69,22 @@ export function auditPage(audit: Audited): { parts: HTMLElement[]; figures: Figu
   const words = h("section", { id: "words" }, h("h2", {}, "In words, the worst first"), ...told(audit));
   const layers = h("section", {}, h("h2", {}, "Where it is lost"), figure.root);
   const from = h("section", {}, h("h2", {}, "Provenance"), facts(audit.facts));
+  if (audit.rates?.length) head.append(nested(audit.rates));
   const run = audit.history === undefined ? null : historyFigure(audit.history);
   if (run === null) return { parts: [head, words, layers, from], figures: [figure] };
   const trained = h("section", {}, h("h2", {}, "How it was made"), run.root);
   return { parts: [head, trained, layers, words, from], figures: [run, figure] };
+}
+
+function nested(rates: NestedRate[]): HTMLElement {
+  const sizes = rates.map((rate) => ({
+    kept: rate.kept,
+    removed: 100 * (1 - rate.kept / rate.total),
+    score: rate.score === null ? "" : `score ${plain(rate.score)}`,
+    bytes: rate.bytes,
+    asked: rate.asked,
+  }));
+  return new Rates(sizes, 0).root;
 }
 
 // What is said of layers as a list, the worst of them open; what is said of all stands around it.

@@ -122,6 +122,7 @@ export interface Report {
   moments: number[]; // the chunk, or the wave, of each three channels
   classes: string[] | null;
   skeleton: Skeleton | null;
+  nested: { keys: string[]; asked: string[] } | null; // rows of nested networks, largest first
 }
 
 export interface AuditLayer {
@@ -143,6 +144,14 @@ export interface HistoryRow {
   score: number | null;
 }
 
+export interface NestedRate {
+  kept: number;
+  total: number;
+  score: number | null;
+  asked: boolean;
+  bytes: number;
+}
+
 export interface Audited {
   kind: "audit";
   title: string;
@@ -157,4 +166,5 @@ export interface Audited {
   words: string[];
   facts: [string, string][];
   history?: HistoryRow[]; // of a network that trellis.shrink made
+  rates?: NestedRate[]; // of nested ones, largest first
 }

@@ -6,12 +6,13 @@ import type { Audited, Report, Row } from "./data";
 import { cut, h } from "./dom";
 import type { Figure } from "./figure";
 import { standalone } from "./download";
-import { plain } from "./format";
+import { decimals, plain } from "./format";
 import { Headline } from "./headline";
 import { layersFigure } from "./layers";
 import { MovingSkeletons } from "./moving";
 import { NetworkPicture } from "./network";
 import { provenance } from "./provenance";
+import { Rates } from "./rates";
 import { Shares } from "./shares";
 import { State } from "./state";
 import { themeButton } from "./theme";
@@ -76,6 +77,27 @@ function chooser(report: Report, state: State): HTMLElement | null {
   return h("label", { class: "chooser" }, h("span", {}, "Network "), select);
 }
 
+function nested(report: Report, state: State): HTMLElement | null {
+  if (report.nested === null) return null;
+  const { keys, asked } = report.nested;
+  const rows = keys.map((key) => report.rows.find((row) => row.key === key)!);
+  const sizes = rows.map((row) => ({
+    kept: row.kept![0],
+    removed: row.rate,
+    score: row.top1 === null ? "" : `${decimals(row.top1[0], 1)} % right`,
+    bytes: row.bytes,
+    asked: asked.includes(row.key),
+  }));
+  const rates = new Rates(sizes, Math.max(0, keys.indexOf(state.chosen.row ?? "")), (place) =>
+    state.set({ row: keys[place]! }),
+  );
+  state.on((now) => {
+    const place = keys.indexOf(now.row ?? "");
+    if (place >= 0) rates.show(place);
+  });
+  return rates.root;
+}
+
 function reportPage(report: Report): void {
   const synthetic = report.synthetic ? `synthetic data: ${cut(report.source, 40)}` : null;
   const state = new State({ row: report.chosen, label: null, joint: null });
@@ -98,6 +120,7 @@ function reportPage(report: Report): void {
       "headline",
       "At a glance",
       report.rows.length > 2 ? `Opened with ${report.rule}; choose another above.` : "",
+      nested(report, state),
       headline.root,
     ),
   );

@@ -6,7 +6,7 @@ import base64
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from ..errors import TrellisError
 from ..paper import Folder
 from ..paths.audit import Audit, audit
-from ..saving.folder import is_saved
+from ..saving.folder import is_saved, read_folder
 from ..schema import CurvePoint, read_json
 from ..skeleton import Evaluation, Fold, Frames, Layout, Recognizer, Skeletons
 from ..skeleton.data.dataset import Indices, mean_pose, placed, turn_of
 from ..skeleton.shrink import options_for
 from ..training.checkpoint import versions
-from .curves import VALUE, method, point
+from .curves import PLACE, VALUE, method, point
 from .drawing import shown_network
 from .gcn_paths import dense_multiplications, moments_of, weights_of
 from .history import (
@@ -99,12 +99,17 @@ _AT_ONCE = 64  # recordings: their hidden units stay in the processor's cache
 
 @dataclass(frozen=True)
 class Models:
-    """A model, its dense version if known, and the points of a search (see `tried_in`)."""
+    """A model, its dense version if known, and the points of a search (see `tried_in`).
+
+    Of nested networks, the model is the largest; ``nested`` are the others that were asked for, by
+    the number of connections that they keep.
+    """
 
     path: Path
     model: Recognizer
     dense: Recognizer | None = None
     curve: tuple[CurvePoint, ...] = ()
+    nested: tuple[tuple[int, Recognizer], ...] = ()
 
 
 def models_in(path: Path, dense: Path | None = None) -> Models:
@@ -122,7 +127,10 @@ def models_in(path: Path, dense: Path | None = None) -> Models:
         (found.classes, found.layout.joints) != (model.classes, model.layout.joints)
     ):
         raise TrellisError(f"{str(beside)!r} has other classes or joints than {str(inner)!r}")
-    return Models(path, model, found, tried_in(path / CURVE))
+    several = read_folder(inner).nested
+    smaller = () if several is None else tuple(several.budgets[i] for i in several.stops[1:])
+    nested = tuple((kept, Recognizer.load(inner, keep=kept)) for kept in smaller)
+    return Models(path, model, found, tried_in(path / CURVE), nested)
 
 
 def model_report(
@@ -171,6 +179,8 @@ def model_report(
             row["bytes"] = VALUE * found.total  # nothing is left out: no places need be told
         rows += [*tried_rows(models.curve), row]
         methods = [method("model", label), *tried_methods(models.curve)]
+    others = _nested(models, data, fold, label, found) if of_two else _Nested()
+    rows += others.rows
     chosen = "model" if of_two else "dense"
     pose = None
     if data is not None and fold is not None:
@@ -180,6 +190,10 @@ def model_report(
     confusions = {chosen: of_matrix(tested["model"].matrix)} if "model" in tested else {}
     if "dense" in tested:
         confusions["dense"] = of_matrix(tested["dense"].matrix)
+    drawn = {
+        key: shown_network(weights_of(one.model), one.layout, moments, one.basis)
+        for key, one in others.networks.items()
+    }
     return content(
         title=f"{models.path.resolve().name}: {_kind(is_pruned, of_two)}",
         source=str(known(history, "source") or "unknown recordings"),
@@ -196,18 +210,71 @@ def model_report(
         published=[],
         layers=layers,
         chosen=chosen,
-        rule="this model",
+        rule="the largest of nested networks" if others.rows else "this model",
         of_network=f"seed {known(history, 'seed') or 0}",
-        networks={chosen: network},
+        networks={chosen: network} | drawn,
         dense_multiplications=dense_multiplications(model.model.sizes),
-        confusions=confusions,
+        confusions=confusions | others.confusions,
         examples=_examples(model, data, fold, said.get("model"), chosen),
         chunks=model.chunks,
         basis=model.basis,
         moments=moments,
         classes=list(model.classes),
         skeleton=skeleton_part(model.layout, pose),
+        nested=others.slider(),
     )
+
+
+@dataclass(frozen=True)
+class _Nested:
+    """The rows of nested networks below the largest, and the networks that were asked for."""
+
+    rows: tuple[dict[str, Any], ...] = ()
+    networks: Mapping[str, Recognizer] = field(default_factory=dict)
+    confusions: dict[str, list[int]] = field(default_factory=dict)
+
+    def slider(self) -> dict[str, Any] | None:
+        """Return what the page's slider runs over."""
+        if not self.rows:
+            return None
+        keys = ["model", *(row["key"] for row in self.rows)]
+        return {"keys": keys, "asked": ["model", *self.networks]}
+
+
+def _nested(
+    models: Models, data: Skeletons | None, fold: Fold | None, label: str, largest: Audit
+) -> _Nested:
+    """Return the smaller networks; ``largest`` is the audit of the largest one."""
+    history = models.model.history
+    step = history[-1] if history else {}
+    networks = dict(models.nested)
+    measured = {rate["kept"]: rate["metrics"] for rate in step.get("rates") or ()}
+    if data is not None and (step.get("digest"), step.get("fold")) != (
+        data.digest, None if fold is None else fold.name,
+    ):  # fmt: skip
+        measured = {}  # of other recordings
+    rows, confusions = [], {}
+    for kept in sorted({*networks, *measured}, reverse=True):
+        if kept >= largest.kept:
+            continue
+        key = f"nested-{kept}"
+        metrics: Mapping[str, Any] = measured.get(kept, {})
+        found = None
+        if kept in networks:
+            one = networks[kept]
+            sizes = one.model.sizes
+            found = audit(one.model, torch.zeros(1, sizes["nodes"], sizes["channels"]))
+            if data is not None and fold is not None:
+                answers = _said(one, data, fold)
+                tested = Evaluation.of(one.labels(data)[fold.test], answers, one.classes)
+                metrics = {"top1": tested.top1, "mean_class": tested.mean_class}
+                confusions[key] = of_matrix(tested.matrix)
+        rate = float(f"{100 * (1 - kept / largest.total):.5g}")
+        row = point(key, "model", label, rate, float(kept), 100.0, metrics, found)
+        row["bytes"] = (VALUE + PLACE) * kept
+        rows.append(row)
+    keyed = {f"nested-{kept}": one for kept, one in models.nested}
+    return _Nested(tuple(rows), keyed, confusions)
 
 
 def _kind(is_pruned: bool, of_two: bool) -> str:

@@ -144,10 +144,12 @@ def content(
     moments: Sequence[int],
     classes: list[str] | None,
     skeleton: dict[str, Any] | None,
+    nested: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """``rows[0]`` is the dense network. ``axis`` is what curves run over: "kept", or a row's x.
     ``moments`` say which chunk, or in the ``basis`` of cosines which wave, each three channels of
-    a joint are of."""
+    a joint are of. ``nested`` has the ``keys`` of the rows of nested networks, largest first, and
+    of those that were ``asked`` for."""
     return {
         "format": FORMAT,
         "kind": "report",
@@ -176,6 +178,7 @@ def content(
         "moments": list(moments),
         "classes": classes,
         "skeleton": skeleton,
+        "nested": nested,
     }
 
 

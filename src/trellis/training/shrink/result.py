@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,11 @@ class Rate:
     total: int
     score: float | None
     asked: bool
+
+    @property
+    def bytes(self) -> int:
+        """The size of the kept connections: four bytes a weight, four for its place."""
+        return 8 * self.kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,4 +150,5 @@ class Shrunk:
             "target": name,
             "facts": facts,
             "history": self.history,
+            "rates": [asdict(rate) | {"bytes": rate.bytes} for rate in self.rates],
         }
