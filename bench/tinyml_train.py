@@ -6,7 +6,8 @@ Each rate is one call of `trellis.shrink` from the same first weights, with the 
 augmentation; rate 0 is the dense network. The networks learn from 45,000 images, and nothing is
 chosen by the test images. A killed run continues from its last checkpoint, and a finished one is
 not made again. Each network is then tested on all 10,000 test images, exported, and run on them
-through `trellis.Runtime`. ``--table`` prints what --out holds; ``--measure`` only times a step.
+through `trellis.Runtime`. Sizes are those of int8 arithmetic. ``--table`` prints what --out holds;
+``--measure`` only times a step.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from image_data import DEVIATION, MEAN, cifar10
+from image_data import DEVIATION, MEAN, Images, cifar10
 from report import Table
 from tinyml_models import tiny
 from torch import Tensor, nn
@@ -28,6 +29,7 @@ from torch.nn import functional as F
 import trellis
 
 BATCH = 128
+CALIBRATION = 256  # training images that set the scales of int8 arithmetic
 BORDER = 4  # pixels by which an image is moved, at most
 
 
@@ -101,15 +103,20 @@ def train(given: argparse.Namespace, rate: float) -> None:
         return
     row = {"rate": rate, "seed": given.seed, "epochs": given.epochs, "precision": given.precision}
     row |= {"seconds": found.seconds, "held": found.score}
-    row |= tested(found.model, images.test, images.test_labels, folder)
+    row |= tested(found.model, images, folder)
     path.write_text(json.dumps(row, indent=1) + "\n")
 
 
 @torch.no_grad()
-def tested(model: nn.Module, images: Tensor, labels: Tensor, folder: Path) -> dict[str, Any]:
-    """Accuracy on the test images: of the model, and of what is exported, with its sizes."""
+def tested(model: nn.Module, images: Images, folder: Path) -> dict[str, Any]:
+    """Accuracy on the test images: of the model, and of each form of export, with its sizes."""
     model = model.eval().to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-    x = normalized(images)
+    x, labels = normalized(images.test), images.test_labels
+    seen = normalized(images.train[:CALIBRATION])
+    forms: dict[str, dict[str, Any]] = {
+        "fp32": {}, "int8": {"values": "int8"},
+        "int8-arithmetic": {"arithmetic": "int8", "calibration": seen},
+    }  # fmt: skip
 
     def accuracy(scores: Tensor) -> float:
         return float((scores.argmax(1) == labels).double().mean())
@@ -117,11 +124,11 @@ def tested(model: nn.Module, images: Tensor, labels: Tensor, folder: Path) -> di
     audit = trellis.audit(model, x[:1])
     row: dict[str, Any] = {"total": audit.total, "kept": audit.kept, "live": audit.live}
     row["test"] = accuracy(torch.cat([model(part) for part in x.split(500)]))
-    for values in ("fp32", "int8"):
-        written = trellis.export_c(model, x[:1], folder / values, values=values)
-        runtime = trellis.Runtime(folder / values / "model.trellis")
+    for form, options in forms.items():
+        written = trellis.export_c(model, x[:1], folder / form, **options)
+        runtime = trellis.Runtime(folder / form / "model.trellis")
         scores = torch.cat([torch.from_numpy(runtime.predict(p.numpy())) for p in x.split(500)])
-        row[values] = {
+        row[form] = {
             "test": accuracy(scores), "file": written.file, "flash": written.flash,
             "ram": written.ram, "multiplications": written.uses,
         }  # fmt: skip
@@ -159,12 +166,13 @@ def table(given: argparse.Namespace) -> Table:
     lines = [
         (
             f"{100 * row['rate']:g} %", f"{row['epochs']:g}", f"{row['live']:,}",
-            f"{100 * row['test']:.2f}", f"{100 * row['int8']['test']:.2f}",
-            f"{row['int8']['file']:,}", f"{row['int8']['flash']:,}", f"{row['int8']['ram']:,}",
+            *(f"{100 * found['test']:.2f}" for found in (row, row["int8"], row["int8-arithmetic"])),
+            *(f"{row['int8-arithmetic'][size]:,}" for size in ("file", "flash", "ram")),
         )
         for row in rows
     ]  # fmt: skip
-    names = ("removed", "epochs", "live weights", "test, %", "weights stored as int8, %")
+    names = ("removed", "epochs", "live weights", "test, %", "weights as int8, %",
+             "int8 arithmetic, %")  # fmt: skip
     sizes = ("file, bytes", "tables in flash, bytes", "peak RAM, bytes")
     return Table("ResNet-8 on CIFAR-10", (*names, *sizes), lines)
 
