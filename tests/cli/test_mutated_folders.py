@@ -68,6 +68,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     with quiet():
         reproduce("table2", data=data, out=path / "table", **TABLE)
         shrink(data=data, at_least=0.3, out=path / "shrunk", **COURSE)
+        shrink(data=data, keep=(150, 40), out=path / "nested", **COURSE)
         words = ["--heads", "2", "--filters", "3", "--chunks", "4", "--epochs", "2"]
         assert main(["train", data, "--out", str(path / "trained"), *words]) == 0
         with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -113,6 +114,11 @@ def _shrunk(f: Folders) -> None:
     shrink(data=f.data, keep=(60,), out=f / "killed", **COURSE)
 
 
+def _rate(f: Folders) -> None:
+    evaluate(f / "nested", data=f.data, sparsity=0.9, as_json=True)
+    trellis.load(f / "nested" / "model", keep=90)
+
+
 def _compacted(f: Folders) -> None:
     model = trellis.load(f / "compacted")
     str(model)
@@ -126,6 +132,7 @@ USES: dict[str, tuple[Use, ...]] = {
     "table/recordings.json": (_report("table"),),
     "shrunk/curve.json": (_report("shrunk"),),
     "shrunk/model/model.json": (_report("shrunk"), _evaluate("shrunk/model")),
+    "nested/model/model.json": (_report("nested"), _rate),
     "trained/model.json": (_evaluate("trained"), _report("trained")),
     "killed/.training.safetensors": (_shrunk,),
     "compacted/model.json": (_compacted,),
@@ -152,7 +159,7 @@ def _tried(folders: Folders, number: int) -> list[str]:
     sound = path.read_bytes()
     for use in USES[file]:
         kept = folders / "kept"
-        folder = path.parent if file != "shrunk/model/model.json" else folders / "shrunk"
+        folder = folders / file.partition("/")[0]
         shutil.copytree(folder, kept)
         path.write_bytes(mutated(sound, file, random.Random(number)))
         try:

@@ -314,7 +314,7 @@ def opened(
     nested = nested_in(saved, sparsity, None)
     model = rebuilt(saved)
     if nested is not None:
-        nested.apply(model, sparsity=sparsity)
+        nested.apply(model, _opened_example(model), sparsity=sparsity)
     return Opened(model, example_inputs(inputs) if inputs else _opened_example(model), saved.notes)
 
 

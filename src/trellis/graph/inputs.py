@@ -8,6 +8,7 @@ A model may come inside wrappers, which `unwrapped` removes.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.utils import _pytree as pytree
 
 from ..errors import TrellisError
+from ..limits import check_bytes
 from ..masks.slots import is_sharded, named_plain_modules
 
 
@@ -163,16 +165,15 @@ def from_specs(told: Sequence[Mapping[str, Any]]) -> Inputs:
 def _made(told: Mapping[str, Any], generator: torch.Generator) -> Any:
     if told.get("value") in ("None", "True", "False"):
         return {"None": None, "True": True, "False": False}[told["value"]]
-    kind = getattr(torch, str(told.get("dtype")), None)
-    if not isinstance(kind, torch.dtype):
+    kind, shape = getattr(torch, str(told.get("dtype")), None), told.get("shape")
+    given = shape if isinstance(shape, list) else [None]
+    sizes = [n for n in given if isinstance(n, int) and not isinstance(n, bool) and n >= 0]
+    if not isinstance(kind, torch.dtype) or len(sizes) < len(given):
         raise _not_plain(told)
-    try:
-        if kind.is_floating_point:
-            return torch.randn(told["shape"], generator=generator).to(kind)
-        shown = kind == torch.bool or told.get("name") == "attention_mask"
-        return torch.full(tuple(told["shape"]), shown, dtype=kind)
-    except (LookupError, RuntimeError, TypeError, ValueError, MemoryError) as error:
-        raise _not_plain(told) from error
+    check_bytes(8 * math.prod(sizes), "an input", "pass example_inputs")
+    if kind.is_floating_point:
+        return torch.randn(sizes, generator=generator).to(kind)
+    return torch.full(sizes, kind == torch.bool or told.get("name") == "attention_mask", dtype=kind)
 
 
 def _not_plain(told: Mapping[str, Any]) -> TrellisError:

@@ -356,7 +356,8 @@ class Recognizer:
             ) from None
         if nested is None:
             return recognizer
-        masks = nested.apply(model, sparsity=sparsity, keep=keep)
+        example = torch.zeros(1, model.sizes["nodes"], model.sizes["channels"])
+        masks = nested.apply(model, example, sparsity=sparsity, keep=keep)
         return recognizer.after(step="rate", kept=masks.kept, total=masks.total)
 
 
