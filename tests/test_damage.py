@@ -17,7 +17,7 @@ from trellis.errors import TrellisError
 from trellis.files import DIGEST, write_tensors
 from trellis.masks.masks import HEADER
 from trellis.paper.pruning import read_network
-from trellis.saving.weights import read_tensors, write_weights
+from trellis.saving.model import read_tensors, write_weights
 
 X = torch.zeros(1, 4)
 

@@ -15,7 +15,7 @@ import trellis
 from tests.cli.conftest import Run
 from tests.cli.models import Tied, mlp
 from trellis.errors import TrellisError
-from trellis.saving.weights import load_weights, read_tensors, write_weights
+from trellis.saving.model import load_weights, read_tensors, write_weights
 
 AUDIT = ("audit", "tests.cli.models:mlp", "--input", "1x16", "--weights")
 

@@ -19,7 +19,7 @@ import trellis
 from trellis.errors import TrellisError
 from trellis.files import check_writable, replacing, write_tensors
 from trellis.saving.folder import tidy_folder
-from trellis.saving.weights import write_weights
+from trellis.saving.model import write_weights
 
 
 @pytest.mark.parametrize("write", [write_tensors, write_weights])

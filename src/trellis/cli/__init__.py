@@ -35,7 +35,7 @@ COMMANDS = (
 )  # fmt: skip
 
 # The module of a command, where it is not named like the command.
-MODULES = {"tune": "train"}
+MODULES = {"tune": "train", "record": "live"}
 SUBCOMMANDS: dict[str, tuple[str, ...]] = {
     "data": ("info", "show", "export"),
     "export": ("onnx", "c", "wasm"),  # without plugins

@@ -20,8 +20,7 @@ from ..deploy.compact import Compacted
 from ..errors import TrellisError
 from ..saving import load, save
 from ..saving.folder import is_saved, own_files, read_folder
-from ..saving.model import nested_in, rebuilt
-from ..saving.weights import load_weights
+from ..saving.model import load_weights, nested_in, rebuilt
 from ..skeleton.model.gcn import GCN
 from ..skeleton.model.recognizer import NOTES
 from .output import stdout_to_stderr

@@ -28,7 +28,7 @@ from ..methods.method import (
 )
 from ..methods.prune import DEFAULT
 from ..saving.folder import own_files
-from ..saving.weights import read_tensors, write_weights
+from ..saving.model import read_tensors, write_weights
 from ..schema import Count, read_json
 from .data_arguments import Inputs, Json, Target, Weights, arg
 from .model_arguments import Opened, current_folder_first, input_files, opened

@@ -14,7 +14,7 @@ import trellis
 
 from ..errors import TrellisError
 from ..methods.prune import DEFAULT
-from ..saving.weights import load_weights
+from ..saving.model import load_weights
 from ..training.shrink.result import Rate
 from .data_arguments import Json, arg
 from .model_arguments import call_named, check_format, load_model, load_named

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from .nested import Nested
 
 TENSORS, DESCRIPTION = "model.safetensors", "model.json"
+# Prefixes of names in the file of a saved model: packed masks, and the sizes of nested networks.
+MASK, NESTED = "masks:", "nested:"
+BESIDE = (MASK, NESTED)
 FORMAT, VERSION = "trellis.model", 1
 
 
@@ -69,7 +72,7 @@ def write_folder(
     import torch
 
     from ..masks.masks import pack
-    from .weights import BESIDE, MASK, write_weights
+    from .model import write_weights
 
     path = Path(folder)
     head = {"format": FORMAT, "version": VERSION, "architecture": architecture}
@@ -106,8 +109,8 @@ def write_folder(
 def read_folder(folder: str | PathLike[str]) -> Folder:
     """Read both files; raise if they are not valid."""
     from ..masks import Masks
+    from .model import read_tensors
     from .nested import Nested
-    from .weights import MASK, NESTED, read_tensors
 
     path = Path(folder)
     if not path.is_dir():

@@ -23,7 +23,7 @@ from ..methods.budget import count
 from ..methods.method import Kept
 from ..methods.nested import between, share
 from ..schema import NestedHead, fitted
-from .weights import NESTED
+from .folder import NESTED
 
 LEVELS, OTHERS = f"{NESTED}levels:", f"{NESTED}others:"  # prefixes of names in a weights file
 
