@@ -16,7 +16,7 @@ import torch
 
 from ..deploy.stream import Streaming
 from ..errors import TrellisError
-from ..skeleton import GCN, Fold, Frames, Layout, Recognizer, Skeletons
+from ..skeleton import Fold, Frames, Layout, Recognizer, Skeletons
 from ..skeleton.data.streams import Continuous, calibrated, cut, joined, judged
 from ..skeleton.model.fitting import Evaluation
 from ..skeleton.shrink import Course, course_named, options_for, shrink
@@ -84,7 +84,6 @@ def train(
     length: float = 1.0,
     seed: int = 0,
     progress: Progress = lambda phase, share: None,
-    first: GCN | None = None,
 ) -> Trained:
     """Train, prune and judge a network on clips.
 
@@ -96,7 +95,6 @@ def train(
         length: A factor on the length of training.
         seed: The seed.
         progress: Called with a phase in words and the share of all work that is done.
-        first: A network whose weights training starts from.
 
     Raises:
         TrellisError: There are too few clips.
@@ -122,7 +120,7 @@ def train(
         def told(_: str, each: Training, words: str = words, begun: float = begun) -> None:
             progress(words, begun + each.epochs_done / each.epochs / work)
 
-        found = _dense(fresh, data, course, seed, told, first)
+        found = _dense(fresh, data, course, seed, told)
         tested = [take for take in judge if take.name != nothing]
         if tested:
             rows = found.probabilities([take.frames for take in tested])
@@ -144,9 +142,7 @@ def train(
 
     data = _data(takes, classes, layout, windows, seed)
     fresh = _fresh(data, seed, settings)
-    made = shrink(
-        fresh, data, data.folds[0], course, sparsity=sparsity, seed=seed, watch=watch, first=first
-    )
+    made = shrink(fresh, data, data.folds[0], course, sparsity=sparsity, seed=seed, watch=watch)
     evaluation = Evaluation.of(np.array(truth, np.int64), np.array(said, np.int64), classes)
     by_session = len({take.session for take in takes}) > 1
     return Trained(
@@ -255,13 +251,13 @@ def _fresh(data: Skeletons, seed: int, settings: Streaming) -> Recognizer:
 
 def _dense(
     fresh: Recognizer, data: Skeletons, course: Course, seed: int,
-    watch: Callable[[str, Training], None], first: GCN | None,
+    watch: Callable[[str, Training], None],
 ) -> Recognizer:  # fmt: skip
     """Return a dense network; pruning it too would take three times as long."""
     fold = data.folds[0]
     x = torch.from_numpy(fresh.places([data.sequences[i] for i in fold.train]))
     y = torch.from_numpy(fresh.labels(data)[fold.train])
-    weights = Maker(fresh, x, y, course, watch=watch, first=first).train([seed])
+    weights = Maker(fresh, x, y, course, watch=watch).train([seed])
     unstack({name: weight.cpu() for name, weight in weights.items()}, [fresh.model])
     return fresh
 

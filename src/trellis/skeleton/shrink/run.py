@@ -238,7 +238,6 @@ def shrink(
     about: Mapping[str, Any] | None = None,
     watch: Watch | None = None,
     runner: Runner | None = None,
-    first: GCN | None = None,
 ) -> Outcome:
     """Train, prune gradually and fine-tune a network on a fold.
 
@@ -266,7 +265,6 @@ def shrink(
         watch: Called after every epoch with the phase's name and its training.
         runner: Where the networks of a search are made, such as
             `trellis.integrations.ray.Cluster` (default: here, one after another).
-        first: A network whose weights training starts from, where they have the same shape.
 
     Returns:
         The dense and the small recognizer.
@@ -296,7 +294,7 @@ def shrink(
             raise TrellisError(f"fold {fold.name!r} of {data.source!r} has no {part} recordings")
     asked = {"sparsity": as_json(sparsity), "keep": as_json(keep), "at_least": at_least}
     options: dict[str, Any] = {
-        "device": device, "precision": precision, "folder": place, "watch": watch, "first": first,
+        "device": device, "precision": precision, "folder": place, "watch": watch,
         "about": {"source": data.source, "seed": seed} | asked | dict(about or {}),
     }  # fmt: skip
     labels = recognizer.labels(data)
