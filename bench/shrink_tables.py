@@ -1,9 +1,15 @@
-"""Tables of what `shrink.py` made: top-1 of every part, and how far it is from the default."""
+"""Tables of what `shrink.py` made: top-1 of every part, and how far it is from the default.
+
+``python bench/shrink_tables.py sbu`` prints one fold of a set beside the mean over all of them.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
 import statistics
+from pathlib import Path
 from typing import Any
 
 from ways import DEFAULT
@@ -64,3 +70,29 @@ def tables(rows: list[dict[str, Any]]) -> str:
             lines.append(f"| {part} | {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines)
+
+
+def of_fold(rows: list[dict[str, Any]], data: str, fold: int) -> str:
+    """Markdown: top-1 of the default on one fold, and the mean over all folds."""
+    mine = [row for row in rows if (row["data"], row["part"]) == (data, DEFAULT)]
+    mine = [row for row in mine if row["length"] == 1]
+    lines = [f"| removed | all folds | fold {fold} |", "|---|---|---|"]
+    for sparsity in sorted({row["sparsity"] for row in mine}):
+        found = {row["case"]: row["top1"] for row in mine if row["sparsity"] == sparsity}
+        name = f"{100 * sparsity:.6g} %" if sparsity else "nothing"
+        lines.append(f"| {name} | {cell(list(found.values()))} | {found[fold - 1]:.1f} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("data")
+    parser.add_argument("--fold", type=int, default=5)
+    given = parser.parse_args()
+    path = Path(__file__).parent / "results" / "shrink.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    print(of_fold(rows, given.data, given.fold))
+
+
+if __name__ == "__main__":
+    main()
