@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from trellis.cli import main
 from trellis.cli.reproduce import _registered
 from trellis.errors import TrellisError
 from trellis.methods import Chains, Magnitude, Problem, ScopedMethod, ScoreMethod, WalkMethod
-from trellis.methods.method import METHODS, option_help, options_of_class, resolved
+from trellis.methods.method import METHODS, MethodName, option_help, options_of_class, resolved
 from trellis.paper.plan import rows_of
 from trellis.paper.pruning import method_modules
 from trellis.paper.settings import Settings, method_named
@@ -388,3 +388,8 @@ def test_a_method_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.Mo
     assert masks["weight"].tolist() == [[False, True, False]]
     with pytest.raises(TrellisError, match="theirs"):
         trellis.prune(layer, torch.zeros(1, 3), keep=1, method="unknown")
+
+
+def test_editors_know_the_built_in_methods() -> None:
+    built_in = {n for n, c in METHODS.entries.items() if c.__module__.startswith("trellis.")}
+    assert set(get_args(MethodName)) == built_in

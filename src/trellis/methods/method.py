@@ -34,6 +34,8 @@ from .saliency import Magnitudes, finite, lifted
 Kept = Mapping[str, Tensor]  # bool, in the parameters' shapes
 Scope = str | Mapping[str, int]
 Sampling = Literal["noise", "own", "always"]
+# The built-in methods, so that editors complete their names; every registered name works.
+MethodName = Literal["closed", "viterbi", "chains", "phew", "magnitude", "synflow", "random"]
 
 
 @dataclass(frozen=True, eq=False)

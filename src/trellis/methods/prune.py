@@ -24,7 +24,7 @@ from ..masks import Masks
 from ..masks.masked import check_finite
 from .budget import Ranking, count, kept_share, zeros
 from .budget import budget as exact_budget
-from .method import Kept, Method, Problem, Scope, options_of_class, resolved
+from .method import Kept, Method, MethodName, Problem, Scope, options_of_class, resolved
 from .saliency import Saliency, finite, lifted, not_negative, perturbed, saliency_of
 
 # Which connections may be kept at all.
@@ -268,7 +268,7 @@ def prune(
     *,
     sparsity: Fractional | None = None,
     keep: int | None = None,
-    method: str | Method = DEFAULT,
+    method: MethodName | str | Method = DEFAULT,
     saliency: Saliency = "magnitude",
     consistent: bool | None = None,
     stochastic: bool = False,
@@ -287,7 +287,7 @@ def prune(
     *,
     sparsity: Fractional | None = None,
     keep: int | None = None,
-    method: str | Method = DEFAULT,
+    method: MethodName | str | Method = DEFAULT,
     saliency: Saliency = "magnitude",
     consistent: bool | None = None,
     stochastic: bool = False,

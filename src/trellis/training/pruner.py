@@ -20,7 +20,7 @@ from ..graph.trellis import Current, Trellis, current, matching, trace, without
 from ..masks import Mask, Masks
 from ..masks.slots import Slot, is_sharded, named_slots, tied
 from ..methods.budget import count
-from ..methods.method import Kept, Method, Scope
+from ..methods.method import Kept, Method, MethodName, Scope
 from ..methods.prune import DEFAULT, BuiltIn, allowed, refuse_hooks, warn_starved
 from ..methods.saliency import Saliency
 from .distributed import agreed, check_group, summed, unwrapped
@@ -267,7 +267,7 @@ class Pruner:
         regrow: float = 0.0,
         group: dist.ProcessGroup | None = None,
         state: Mapping[str, Any] | None = None,
-        method: str | Method = DEFAULT,
+        method: MethodName | str | Method = DEFAULT,
         saliency: Saliency = "magnitude",
         consistent: bool | None = True,
         stochastic: bool = False,
@@ -290,7 +290,7 @@ class Pruner:
         regrow: float = 0.0,
         group: dist.ProcessGroup | None = None,
         state: Mapping[str, Any] | None = None,
-        method: str | Method = DEFAULT,
+        method: MethodName | str | Method = DEFAULT,
         saliency: Saliency = "magnitude",
         consistent: bool | None = True,
         stochastic: bool = False,

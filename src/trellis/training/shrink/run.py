@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from ...errors import TrellisError
 from ...files import locked, remove_drafts, replacing
 from ...masks import Mask, Masks, masks_of
-from ...methods.method import Method
+from ...methods.method import Method, MethodName
 from ...methods.prune import DEFAULT
 from ...methods.saliency import Saliency
 from ...paths.audit import audit
@@ -84,7 +84,7 @@ def shrink(
     temperature: float = Course.temperature,
     waypoints: bool = Course.waypoint,
     example_inputs: Any = None,
-    method: str | Method = DEFAULT,
+    method: MethodName | str | Method = DEFAULT,
     saliency: Saliency | None = None,
     consistent: bool | None = True,
     cover_outputs: bool = True,
