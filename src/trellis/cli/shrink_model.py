@@ -135,6 +135,11 @@ def shrink_model(
 
       trellis shrink shop.models:net --data shop.data:loaders --sparsity 0.99 --out run
 
+    Several fractions make nested networks. Any rate in their range comes out without training:
+
+      trellis shrink shop.models:net --data shop.data:loaders --sparsity 0.9 0.99 --out all
+      trellis export onnx shop.models:net --weights all --sparsity 0.95 --input 1x8 --out net.onnx
+
     If a run is killed, the same command continues it and ends with the same model. Load the model
     with trellis.load("run/model", into=net()), or open run/report.html.
     """

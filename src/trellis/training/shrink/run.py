@@ -258,7 +258,7 @@ def _nested(ready: Prepared) -> Shrunk:
     run.train()
     ended = [row["score"] for row in run.history if row["phase"] == "dense" and row["score"]]
     both = Together(
-        setup, net, [last], "together", stops=tuple(run.marked), asked=ready.asked
+        setup, net, [last], "nested", stops=tuple(run.marked), asked=ready.asked
     )  # fmt: skip
     both.train()
     made, rates = both.nested()
