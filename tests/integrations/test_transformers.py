@@ -108,6 +108,10 @@ def test_adapters_are_neither_pruned_nor_counted_and_merging_keeps_the_zeros(
             weight = module.get_base_layer().weight.detach()
             delta = module.get_delta_weight("default").detach()
             expected[name.removeprefix("base_model.model.")] = (weight + delta) * (weight != 0)
+    before = model.eval()(**inputs).logits
+    with pytest.raises(TrellisError, match=r"trellis\.integrations\.peft\.merge"):
+        model.merge_and_unload()
+    assert torch.equal(model(**inputs).logits, before)  # the adapter still acts
     merged: Any = merge(model)
     assert trellis.masks_of(merged).kept == kept
     for name, weight in expected.items():

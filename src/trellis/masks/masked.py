@@ -219,7 +219,7 @@ def keep_plain_states(module: nn.Module) -> None:
     if "_load_from_state_dict" not in vars(kind):
         kind.state_dict = _plain_state_dict(base.state_dict)
         kind._load_from_state_dict = _loading_plain(base._load_from_state_dict)
-    _watch_averages()
+    _watch_registrations()
 
 
 def _plain_state_dict(written: Callable[..., Any]) -> Callable[..., Any]:
@@ -299,14 +299,27 @@ def _masked(module: nn.Module) -> dict[str, parametrize.ParametrizationList]:
 
 
 @cache
-def _watch_averages() -> None:
-    # `AveragedModel` copies the model and its masks. It would then average the masks (or the model
-    # would be pruned further, and the copy would not).
-    def watch(module: nn.Module, _: str, copied: nn.Module | None) -> None:
-        if isinstance(module, AveragedModel) and copied is not None:
-            for mask in copied.modules():
+def _watch_registrations() -> None:
+    """Look at every module that becomes part of another, from now on."""
+
+    def watch(module: nn.Module, name: str, part: nn.Module | None) -> None:
+        if part is None:
+            return
+        # `AveragedModel` copies the model and its masks. It would then average the masks (or the
+        # model would be pruned further, and the copy would not).
+        if isinstance(module, AveragedModel):
+            for mask in part.modules():
                 if isinstance(mask, Mask):
                     mask.follow(mask.origin)
+        # peft's `merge_and_unload` writes the adapter into the weight that a layer computes with,
+        # which is a copy under a mask. It then puts the layer in the place of the adapter's.
+        adapter = module._modules.get(name)
+        if getattr(adapter, "merged_adapters", None) and _masked(part):
+            adapter.merged_adapters.clear()  # type: ignore[union-attr, operator]
+            raise TrellisError(
+                f"expected no masks on {name!r} in merge_and_unload(), which would lose the "
+                "adapter; call trellis.integrations.peft.merge(model) instead"
+            )
 
     register_module_module_registration_hook(watch)
 
