@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,36 @@ def test_other_architectures_and_ignored_parameters(tmp_path: Path) -> None:
         audit = trellis.audit(model, EXAMPLE)
         counted = [layer for layer in audit.layers if layer.name != "head.weight"]
         assert sum(layer.kept for layer in counted) == sum(layer.live for layer in counted) == keep
+
+
+@dataclass
+class Output:
+    """What models of Hugging Face return: an object with a loss and logits."""
+
+    loss: torch.Tensor | None
+    logits: torch.Tensor
+
+
+class Own(nn.Module):
+    """Returns its own loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Net()
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor | None = None) -> Any:
+        logits = self.inner(x)
+        if labels is None:
+            return logits
+        return Output(nn.functional.cross_entropy(logits, labels), logits)
+
+
+def test_a_model_with_a_loss_of_its_own() -> None:
+    torch.manual_seed(0)
+    given = [{"x": x, "labels": y} for x, y in batches()]
+    found = shrunk(Own(), given, keep=(200, 40), steps=30)
+    assert found.nested is not None and found.nested.asked == (200, 40)
+    assert found.audit.live_fraction == 1
 
 
 def test_a_damaged_file_is_an_error(made: trellis.Shrunk) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from ...graph.trellis import Trellis, current, without
 from ...masks import Masks, masks_of
@@ -27,7 +26,7 @@ from ..pruner import carried
 from .course import Phase
 from .loop import Run, estimate_batch_norm
 from .result import Rate
-from .task import Batch
+from .task import Batch, output_of
 
 _DISTILL = 0.5  # share of the largest network's outputs in the loss of the others
 _ASKED = 0.5  # share of the steps whose third network is one that was asked for
@@ -167,7 +166,7 @@ class Together(Run):
                 loss = told = result.loss.reshape(())
                 if phase.distill and task.distills():
                     if taught is None:
-                        taught = _detached(result.output)
+                        taught = output_of(result.output).detach()
                     else:
                         temperature = setup.course.temperature
                         theirs = task.distilled(result.output, taught, batch.targets, temperature)
@@ -249,7 +248,3 @@ def _places(
         at = 0.0 if size == sizes[stop] else share(sizes[stop + 1], sizes[stop], size)
         found.append(Place(masks, stop, at))
     return found
-
-
-def _detached(output: Any) -> Any:
-    return pytree.tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, output)
