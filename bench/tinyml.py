@@ -35,6 +35,11 @@ import trellis
 
 Floats = NDArray[np.float32]
 RATES = (0.0, 0.8, 0.9, 0.95, 0.98)
+FORMS: dict[str, dict[str, Any]] = {
+    "fp32": {"values": "fp32"},
+    "int8": {"values": "int8"},  # weights alone
+    "int8 arithmetic": {"arithmetic": "int8"},
+}
 BASE = "ONNX Runtime, dense"
 ROOT = Path(__file__).parents[1]
 
@@ -163,9 +168,12 @@ def row(name: str, rate: float, program: Path, folder: Path, asked: argparse.Nam
     found: dict[str, Any] = {"network": name, "rate": rate, "refused": {}}
     turns: dict[str, Turn] = {}
     drivers: list[Driven] = []
-    for values in ("fp32", "int8"):
+    calibration = np.random.default_rng(2).normal(size=(64, *example.shape[1:]))
+    for values, options in FORMS.items():
         here = folder / f"{name}-{rate}-{values}"
-        written = trellis.export_c(model, example, here, values=values)
+        if "arithmetic" in options:
+            options = options | {"calibration": torch.from_numpy(calibration).float()}
+        written = trellis.export_c(model, example, here, **options)
         found[values] = {
             "weights": written.weights, "multiplications": written.uses, "file": written.file,
             "flash": written.flash, "ram": written.ram, "c": (here / "model.c").stat().st_size,
@@ -175,12 +183,15 @@ def row(name: str, rate: float, program: Path, folder: Path, asked: argparse.Nam
         near(values, python(inputs[:1]), wanted, 1e-5 if values == "fp32" else 0.2)
         drivers.append(Driven(program, path, inputs, 1, 20))
         turns[f"Trellis, {values}"] = drivers[-1]
-        if values == "fp32":
-            turns["Trellis, fp32, called from Python"] = timed(python, inputs, 1, 20, len(inputs))
+        if values != "int8":
+            turn = f"Trellis, {values}, called from Python"
+            turns[turn] = timed(python, inputs, 1, 20, len(inputs))
+        if written.loss is not None:
+            found[values]["typical_loss"] = written.loss.typical
         if asked.firmware:
             found[values]["cortex_m4f"] = firmware(here, inputs[:1])
         if asked.wasm:
-            trellis.export_wasm(model, example, here, values=values)
+            trellis.export_wasm(model, example, here, **options)
             found[values]["wasm_bytes"] = (here / "model.wasm").stat().st_size
             found[values]["wasm_seconds"] = under_node(here, inputs[:16])
     for peer in asked.peers:
@@ -207,14 +218,14 @@ def table(name: str, rows: list[Any]) -> Table:
             ratio = f"{time / base:.3f} " if time and base else ""
             cells.append(f"{ratio}({time * 1e6:,.1f} µs)" if time else "")
         lines.append((key, *cells))
-    for values in ("fp32", "int8"):
+    for values in FORMS:
         for key, title in (
             ("weights", "weights"), ("multiplications", "multiplications"),
             ("file", "file, bytes"), ("c", "model.c, bytes"),
             ("flash", "tables in flash, bytes"), ("ram", "peak RAM, bytes"),
             ("wasm_bytes", "model.wasm, bytes"),
         ):  # fmt: skip
-            if key in rows[0][values] and (values == "fp32" or key not in ("weights", "ram")):
+            if key in rows[0][values] and (values != "int8" or key not in ("weights", "ram")):
                 lines.append((f"{title} ({values})", *(f"{r[values][key]:,}" for r in rows)))
         if "wasm_seconds" in rows[0][values]:
             cells = [f"{r[values]['wasm_seconds'] * 1e6:,.1f} µs" for r in rows]

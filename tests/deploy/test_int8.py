@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import trellis
+from tests.deploy.c.test_neon import exported, kernel
 from tests.deploy.firmware.emulator import emulated
-from tests.deploy.random_cnns import random_cnn
+from tests.deploy.random_cnns import Residual, random_cnn
 from tests.deploy.runners import program
+from tests.deploy.runtime.test_processors import NEEDS, use_kernel_for
 from tests.deploy.tools import SANITIZED, tool
 from tests.deploy.wasm.node import under_node
 from trellis import TrellisError
+from trellis.deploy.c.write import write_c
 from trellis.deploy.format import read_bytes, to_bytes
 from trellis.deploy.tables import interpreted, tables
 from trellis.deploy.tables.form import LOOPS, Loop, Tables
@@ -298,3 +301,44 @@ def test_both_readers_take_the_same_files(tmp_path: Path) -> None:
         except TrellisError:  # an output beyond single precision
             assert not np.isfinite(right).all()
     assert 0 < taken < 150
+
+
+@pytest.mark.parametrize("seed", [1000, 1030])
+def test_64_bit_arm(seed: int, tmp_path: Path) -> None:
+    """Exported C and the kernel with NEON, under qemu."""
+    [(_, model, example)] = cnns(seed, 1)
+    found, x = eight(model, example)
+    right = interpreted(found, x)
+    write_c(found, tmp_path)
+    for run in (exported, kernel):
+        np.testing.assert_array_equal(run(tmp_path, torch.from_numpy(x), "-O2"), right)
+
+
+@pytest.mark.parametrize("processor", NEEDS)
+def test_other_processors(processor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel built for narrower vectors computes the same bytes."""
+    use_kernel_for(processor, monkeypatch)
+    for seed, model, example in cnns(1100, 8):
+        found, x = eight(model, example)
+        write_c(found, tmp_path)
+        made = trellis.Runtime(tmp_path / "model.trellis").predict(x).reshape(SAMPLES, -1)
+        np.testing.assert_array_equal(made, interpreted(found, x), str(seed))
+
+
+def test_wide_planes(tmp_path: Path) -> None:
+    """Rows, strides and borders wider than any vector; extras of channels without taps."""
+    for width in (15, 33, 64, 70, 135):
+        torch.manual_seed(width)
+        last = nn.Conv2d(3, 3, 1)
+        with torch.no_grad():
+            last.weight[:2] = 0
+        inner = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), nn.ReLU(), last)
+        model = nn.Sequential(
+            Residual(inner, nn.Identity(), nn.Hardswish()), nn.Conv2d(3, 4, 3, 2, 1), nn.SiLU(),
+            nn.Conv2d(4, 2, 3, 3),
+        ).eval()  # fmt: skip
+        found, x = eight(model, torch.zeros(1, 3, 9, width))
+        write_c(found, tmp_path)
+        made = trellis.Runtime(tmp_path / "model.trellis").predict(x).reshape(SAMPLES, -1)
+        np.testing.assert_array_equal(made, interpreted(found, x))
+        np.testing.assert_array_equal(program(tmp_path, torch.from_numpy(x), "-O2"), made)

@@ -15,13 +15,15 @@ from tests.deploy.tools import tool
 from trellis.deploy import native_library as library
 from trellis.deploy import runtime
 
-NEEDS = {"x86-64": (), "x86-64-v3": ("avx2", "fma"), "x86-64-v4": ("avx512f",)}
+NEEDS = {
+    "x86-64": (), "x86-64-v3": ("avx2", "fma"), "x86-64-v4": ("avx512f",),
+    "cascadelake": ("avx512_vnni",),
+}  # fmt: skip
 SAMPLES = 21  # no multiple of any vector's lanes
 
 
-@pytest.mark.parametrize("name", ["cnn", "transformer", "the paper's gcn at 97 %", "gcn, trained"])
-@pytest.mark.parametrize("processor", NEEDS)
-def test_equal(processor: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def use_kernel_for(processor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `trellis.Runtime` use a kernel that is built for another processor."""
     tool("gcc", "clang", "cc")
     if platform.machine() not in ("x86_64", "AMD64"):
         pytest.skip("this processor is of another family than x86-64")
@@ -31,6 +33,12 @@ def test_equal(processor: str, name: str, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(library, "native_flags", lambda: ((f"-march={processor}",),))
     built = library.library.__wrapped__()
     monkeypatch.setattr(runtime, "library", lambda: built)
+
+
+@pytest.mark.parametrize("name", ["cnn", "transformer", "the paper's gcn at 97 %", "gcn, trained"])
+@pytest.mark.parametrize("processor", NEEDS)
+def test_equal(processor: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_kernel_for(processor, monkeypatch)
     model, example = NETWORKS[name]()
     trellis.export_c(model, example, tmp_path)
     network = trellis.Runtime(tmp_path / "model.trellis")

@@ -247,6 +247,8 @@ def _sources(tables: Tables) -> _Sources:
     for number, step in enumerate(tables.steps):
         if isinstance(step, Loop):
             of.append(_of_loop(step, owner, tie))
+            if _copies(step):  # bytes then stay what they are
+                tie(np.append(of[-1][0], first + number))
             owner[(step.places() + np.arange(step.shape[0])[:, None] * step.out[1]).reshape(-1)] = (
                 first + number
             )
@@ -275,6 +277,12 @@ def _sources(tables: Tables) -> _Sources:
     for tensor in range(len(leader)):
         groups.setdefault(found(tensor), []).append(tensor)
     return _Sources(of, list(groups.values()), outputs)
+
+
+def _copies(loop: Loop) -> bool:
+    simple = loop.shared and loop.kind == "conv" and len(loop.taps) == 1 and not len(loop.extras)
+    same = simple and loop.act == NONE
+    return same and bool((loop.scale == 1).all() and (loop.bias == 0).all())
 
 
 def _of_loop(loop: Loop, owner: Ints, tie: Any) -> tuple[Ints, int]:

@@ -40,6 +40,7 @@ typedef struct {
     const uint32_t *taps, *end; /* a tap: where it reads, times 256, and the byte of its weight */
     int32_t bias, multiplier;
     const uint8_t *from, *extra; /* extra: NULL for none */
+    const uint8_t *mapped; /* what a channel without taps makes of its extra, by 256; or NULL */
     uint8_t *to;
 } trellis_strip;
 
@@ -242,26 +243,44 @@ static void trellis_each8(const trellis_strip *s, uint32_t count) {
 }
 
 #if TRELLIS_LANES8 == 1
-/* Eight positions: their sums stay in registers. */
-static void trellis_eight(const trellis_strip *s) {
-    const uint32_t in = s->loop->step_column, out = s->loop->column;
-    int32_t a = s->bias, b = a, c = a, d = a, e = a, f = a, g = a, h = a;
-    for (const uint32_t *tap = s->taps; tap != s->end; tap++) {
-        const uint8_t *x = s->from + (*tap >> 8);
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8
+#define TRELLIS_UNROLL _Pragma("GCC unroll 8")
+#elif defined(__clang__)
+#define TRELLIS_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define TRELLIS_UNROLL
+#endif
+
+/* `count` positions, `in` apart, both known when it is compiled: their sums stay in registers. */
+TRELLIS_INLINE void trellis_few8(const trellis_strip *s, const uint32_t count, const uint32_t in) {
+    const uint32_t out = s->loop->column;
+    const uint32_t *tap = s->taps, *const end = s->end;
+    const uint8_t *const from = s->from;
+    int32_t sum[8];
+    TRELLIS_UNROLL
+    for (uint32_t i = 0; i < count; i++) sum[i] = s->bias;
+    for (; tap != end; tap++) {
+        const uint8_t *x = from + (*tap >> 8);
         const int32_t w = (int8_t)*tap;
-        a += w * *x;
-        b += w * *(x += in);
-        c += w * *(x += in);
-        d += w * *(x += in);
-        e += w * *(x += in);
-        f += w * *(x += in);
-        g += w * *(x += in);
-        h += w * *(x += in);
+        TRELLIS_UNROLL
+        for (uint32_t i = 0; i < count; i++) sum[i] += w * x[i * in];
     }
-    const int32_t sum[8] = {a, b, c, d, e, f, g, h};
-    for (uint32_t i = 0; i < 8; i++)
+    TRELLIS_UNROLL
+    for (uint32_t i = 0; i < count; i++)
         s->to[i * out] = trellis_rescaled(
             s->how, sum[i], s->multiplier, s->extra ? s->extra[i * out] : s->how->absent);
+}
+
+static TRELLIS_APART void trellis_near8(const trellis_strip *s, uint32_t count) {
+    if (count == 8) trellis_few8(s, 8, 1);
+    else if (count == 4) trellis_few8(s, 4, 1);
+    else trellis_few8(s, 2, 1);
+}
+
+static TRELLIS_APART void trellis_halved8(const trellis_strip *s, uint32_t count) {
+    if (count == 8) trellis_few8(s, 8, 2);
+    else if (count == 4) trellis_few8(s, 4, 2);
+    else trellis_few8(s, 2, 2);
 }
 #endif
 
@@ -284,9 +303,14 @@ static void trellis_strip_narrow(const trellis_strip *all, uint32_t count) {
         else if (in == 1) trellis_near8(&s, vectors, last);
         else trellis_halved8(&s, vectors, last);
 #else
-        some = count < 8 || s.loop->kind == TRELLIS_PEAK ? count : 8;
-        if (some < 8 || s.loop->kind == TRELLIS_PEAK) trellis_each8(&s, some);
-        else trellis_eight(&s);
+        if (s.loop->kind == TRELLIS_PEAK || in > 2) {
+            trellis_each8(&s, count);
+            return;
+        }
+        some = count > 7 ? 8 : count > 3 ? 4 : count > 1 ? 2 : 1;
+        if (some == 1) trellis_each8(&s, 1);
+        else if (in == 1) trellis_near8(&s, some);
+        else trellis_halved8(&s, some);
 #endif
         count -= some;
         s.from += some * in;
@@ -409,6 +433,7 @@ static void trellis_loop_run8(
     s.loop = l;
     s.how = how;
     s.taps = s.end = NULL;
+    s.mapped = NULL;
     if (l->shared && l->kind != TRELLIS_MEAN) s.taps = trellis_taps8(l, at, list, &s.end);
     for (uint32_t c = 0; c < l->channels; c++) {
         uint8_t *const to = x + l->out + c * l->plane;
@@ -418,6 +443,9 @@ static void trellis_loop_run8(
         s.from = l->shared ? x + at->sources[c] : x;
         s.extra = NULL;
         if (l->extra && *at->extras++) s.extra = x + at->extras[-1];
+#ifdef TRELLIS_DECODED
+        if (at->mapped) s.mapped = at->mapped[c];
+#endif
         s.to = to;
         if (l->kind == TRELLIS_MEAN) trellis_mean8(&s);
         else trellis_plane8(&s);

@@ -62,11 +62,64 @@ static int trellis_is_wide(const trellis_loop *l) {
 #define TRELLIS_V128(name) _mm_##name
 TRELLIS_WIDTH(512, __m512i, TRELLIS_V512, si512)
 TRELLIS_WIDTH(256, __m256i, TRELLIS_V256, si256)
+#ifndef __AVX512VBMI__
 TRELLIS_WIDTH(128, __m128i, TRELLIS_V128, si128)
+#endif
 
-static TRELLIS_APART void trellis_looked_up(const trellis_strip *s, uint32_t count) {
-    for (uint32_t i = 0; i < count; i++) s->to[i] = s->how->table[s->to[i]];
+/* Each byte's entry of a table of 256. */
+static TRELLIS_APART void trellis_mapped(
+    const uint8_t *table, const uint8_t *from, uint8_t *to, uint32_t count
+) {
+    uint32_t i = 0;
+#ifdef __AVX512VBMI__
+    const __m512i a = _mm512_loadu_si512((const void *)table);
+    const __m512i b = _mm512_loadu_si512((const void *)(table + 64));
+    const __m512i c = _mm512_loadu_si512((const void *)(table + 128));
+    const __m512i d = _mm512_loadu_si512((const void *)(table + 192));
+    for (; i < count; i += 64) {
+        const uint32_t some = count - i < 64 ? count - i : 64;
+        const __m512i v = _mm512_loadu_si512((const void *)(from + i));
+        const __m512i low = _mm512_permutex2var_epi8(a, v, b);
+        const __m512i high = _mm512_permutex2var_epi8(c, v, d);
+        _mm512_mask_storeu_epi8(
+            to + i, ~(__mmask64)0 >> (64 - some),
+            _mm512_mask_blend_epi8(_mm512_movepi8_mask(v), low, high));
+    }
+#endif
+    for (; i < count; i++) to[i] = table[from[i]];
 }
+
+#ifdef __AVX512VBMI__
+/* Four taps of 16 positions: a position has a lane of its own, in order. */
+TRELLIS_INLINE void trellis_four_short(
+    __m512i *sum, const uint8_t *a, const uint8_t *b, const uint8_t *c, const uint8_t *d,
+    const uint32_t weights, const __m512i order
+) {
+    __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const void *)a));
+    v = _mm512_mask_broadcast_i32x4(v, 0x00f0, _mm_loadu_si128((const void *)b));
+    v = _mm512_mask_broadcast_i32x4(v, 0x0f00, _mm_loadu_si128((const void *)c));
+    v = _mm512_mask_broadcast_i32x4(v, 0xf000, _mm_loadu_si128((const void *)d));
+    v = _mm512_permutexvar_epi8(order, v);
+    *sum = _mm512_dpbusd_epi32(*sum, v, _mm512_set1_epi32((int)weights));
+}
+
+TRELLIS_INLINE __m128i trellis_made_short(
+    const trellis_strip *s, __m512i sum, const int32_t offset, const uint8_t *extra
+) {
+    const trellis_rescale *how = s->how;
+    sum = _mm512_sra_epi32(sum, _mm_cvtsi32_si128(how->before));
+    sum = _mm512_madd_epi16(sum, _mm512_set1_epi32(s->multiplier & 0xffff));
+    sum = _mm512_add_epi32(sum, _mm512_set1_epi32(offset));
+    if (extra) {
+        const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)extra));
+        sum = _mm512_add_epi32(sum, _mm512_mullo_epi32(e, _mm512_set1_epi32(how->beside)));
+    }
+    sum = _mm512_sra_epi32(sum, _mm_cvtsi32_si128(how->after));
+    sum = _mm512_max_epi32(sum, _mm512_set1_epi32(how->low));
+    sum = _mm512_min_epi32(sum, _mm512_set1_epi32(how->high));
+    return _mm512_cvtepi32_epi8(sum);
+}
+#endif
 
 /* `count` vectors of 64 positions, and one of `tail` (0, 16 or 32), both known when it is compiled. Of
  * the last vector, `last` positions are wanted. */
@@ -75,12 +128,18 @@ TRELLIS_INLINE void trellis_wide_some(
 ) {
     __m512i sum[4 * 4];
     __m256i half[4];
+#ifdef __AVX512VBMI__
+    __m512i short_sum = _mm512_set1_epi32(s->bias);
+    const __m512i lanes = _mm512_set1_epi32(0x30201000);
+    const __m512i order = _mm512_add_epi8(
+        lanes, _mm512_mullo_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
+                                  _mm512_set1_epi32(0x01010101)));
+#else
     __m128i quarter[4];
+    for (int k = 0; k < 4; k++) quarter[k] = _mm_set1_epi32(s->bias);
+#endif
     for (uint32_t k = 0; k < 4 * count; k++) sum[k] = _mm512_set1_epi32(s->bias);
-    for (int k = 0; k < 4; k++) {
-        half[k] = _mm256_set1_epi32(s->bias);
-        quarter[k] = _mm_set1_epi32(s->bias);
-    }
+    for (int k = 0; k < 4; k++) half[k] = _mm256_set1_epi32(s->bias);
     const uint8_t *const from = s->from;
     for (const uint32_t *tap = s->taps; tap != s->end; tap += 5) {
         const uint8_t *a = from + tap[0], *b = from + tap[1];
@@ -89,7 +148,11 @@ TRELLIS_INLINE void trellis_wide_some(
             trellis_four512(sum + 4 * i, a + 64 * i, b + 64 * i, c + 64 * i, d + 64 * i, tap[4]);
         const uint32_t i = 64 * count;
         if (tail == 32) trellis_four256(half, a + i, b + i, c + i, d + i, tap[4]);
+#ifdef __AVX512VBMI__
+        if (tail == 16) trellis_four_short(&short_sum, a + i, b + i, c + i, d + i, tap[4], order);
+#else
         if (tail == 16) trellis_four128(quarter, a + i, b + i, c + i, d + i, tap[4]);
+#endif
     }
     const uint8_t *extra = s->extra;
     const int32_t offset = s->how->offset + (extra ? 0 : s->how->beside * s->how->absent);
@@ -103,11 +166,16 @@ TRELLIS_INLINE void trellis_wide_some(
         _mm256_mask_storeu_epi8(
             s->to + 64 * count, ~(__mmask32)0 >> (32 - last),
             trellis_made256(s, half, offset, extra));
-    if (tail == 16)
-        _mm_mask_storeu_epi8(
-            s->to + 64 * count, (__mmask16)(0xffffu >> (16 - last)),
-            trellis_made128(s, quarter, offset, extra));
-    if (s->how->table) trellis_looked_up(s, 64 * count + (tail ? last : 0) - (tail ? 0 : 64 - last));
+    if (tail == 16) {
+#ifdef __AVX512VBMI__
+        const __m128i made = trellis_made_short(s, short_sum, offset, extra);
+#else
+        const __m128i made = trellis_made128(s, quarter, offset, extra);
+#endif
+        _mm_mask_storeu_epi8(s->to + 64 * count, (__mmask16)(0xffffu >> (16 - last)), made);
+    }
+    if (s->how->table)
+        trellis_mapped(s->how->table, s->to, s->to, 64 * count - (tail ? 0 : 64) + last);
 }
 
 /* `count` even places and as many odd ones; NULL for those that are not wanted. */
@@ -146,6 +214,10 @@ static TRELLIS_APART void trellis_wide_block(
 static void trellis_strip_run(const trellis_strip *all, uint32_t count) {
     if (!trellis_is_wide(all->loop)) {
         trellis_strip_narrow(all, count);
+        return;
+    }
+    if (all->mapped) {
+        trellis_mapped(all->mapped, all->extra, all->to, count);
         return;
     }
     trellis_strip s = *all;

@@ -236,7 +236,7 @@ trellis_plan *trellis_planned(const trellis_tables *tables, const trellis_looped
     trellis_tables at = *tables;
     trellis_loop_cursor next = {
         looped->pairs, looped->fan, looped->sources, looped->extras, looped->bias, looped->scale,
-        NULL, NULL, NULL};
+        NULL, NULL, NULL, NULL};
     const trellis_loop *loop = looped->loop;
     for (; plan->part && plan->steps < tables->steps; plan->steps++) {
         trellis_part *p = &plan->part[plan->steps];

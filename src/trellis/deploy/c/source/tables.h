@@ -75,6 +75,7 @@ typedef struct {
 #endif
 #ifdef TRELLIS_DECODED
     const uint32_t *words; /* in 8 bits, in place of pairs */
+    const uint8_t *const *mapped; /* of each channel; see int8_loops.h */
 #endif
 #if defined(TRELLIS_DECODED) || defined(TRELLIS_INT8)
     const int32_t *offset;

@@ -32,6 +32,10 @@ typedef struct {
     trellis_loop changed;
     trellis_loop_cursor at;
     parted parts;
+    uint32_t taps, first; /* how many there are, and where the first one reads */
+    int copies;           /* bytes stay what they are */
+    uint8_t *tables; /* of channels that have an extra and no tap, */
+    const uint8_t **mapped; /* and of each channel its table or NULL */
     const trellis_step *step;
     const trellis_band *band;
     trellis_rows_cursor rows;
@@ -133,6 +137,8 @@ static void plan_loop(
     uint32_t taps = 0;
     for (uint32_t c = 0; c < lists; c++) taps += next->fan[c];
     p->changed = *l;
+    p->taps = taps;
+    p->first = taps ? place_of(next->pairs) : 0;
     const size_t copied = plan_copy(&p->parts, l, next->pairs, taps);
     if (copied && plan->copy + copied < TRELLIS_MOST_UNITS) {
         p->changed.step_column = 1;
@@ -153,6 +159,53 @@ static void plan_loop(
     next->extras += l->channels;
     next->offset += l->channels;
     next->multiplier += l->channels;
+}
+
+/* What becomes of a byte that alone is read, and of an extra. */
+static uint8_t made_of(
+    const trellis_rescale *how, const trellis_loop_cursor *at, uint32_t c, int byte, int extra
+) {
+    return trellis_rescaled(how, at->offset[c] + byte, at->multiplier[c], extra);
+}
+
+/* Whether a loop copies rows of bytes as they are. */
+static int copies(const part *p, const trellis_rescale *how) {
+    const trellis_loop *l = p->loop;
+    if (l->kind != TRELLIS_CONV || !l->shared || l->extra || l->step_column != 1 || l->column != 1
+        || p->taps != 1)
+        return 0;
+    for (uint32_t c = 0; c < l->channels; c++)
+        for (int q = 0; q < 256; q++)
+            if (made_of(how, &p->at, c, q, how->absent) != q) return 0;
+    return 1;
+}
+
+/* The tables of channels that have an extra and no tap. Returns 0 where there is no memory. */
+static int plan_mapped(part *p, const trellis_rescale *how) {
+    const trellis_loop *l = p->loop;
+    if (!trellis_is_wide(&p->changed) || l->shared || !l->extra) return 1;
+    p->tables = malloc(256 * (size_t)l->channels);
+    p->mapped = calloc(l->channels, sizeof *p->mapped);
+    if (!p->tables || !p->mapped) return 0;
+    for (uint32_t c = 0; c < l->channels; c++) {
+        if (p->at.fan[c] || !p->at.extras[c]) continue;
+        uint8_t *table = p->tables + 256 * (size_t)c;
+        for (int q = 0; q < 256; q++) table[q] = made_of(how, &p->at, c, 0, q);
+        p->mapped[c] = table;
+    }
+    p->at.mapped = p->mapped;
+    return 1;
+}
+
+static void run_copies(const part *p, const trellis_rescale *how, uint8_t *x) {
+    const trellis_loop *l = p->loop;
+    for (uint32_t c = 0; c < l->channels; c++) {
+        uint8_t *const to = x + l->out + c * l->plane;
+        const uint8_t *from = x + p->at.sources[c] + p->first;
+        for (uint32_t y = 0; y < l->height; y++)
+            memmove(to + y * l->row, from + y * l->step_row, l->width);
+        if (l->rows || l->gap) trellis_clear8(l, to, c == 0, how->zero);
+    }
 }
 
 static void plan_rows(part *p, trellis_rows_cursor *next, const trellis_band **band) {
@@ -197,7 +250,7 @@ trellis_whole_plan *trellis_whole_planned(const trellis_file *file) {
     plan->room = plan->copy;
     trellis_loop_cursor next = {
         looped->pairs, looped->fan, looped->sources, looped->extras, NULL, NULL,
-        NULL, w->loop_offset, w->loop_multiplier};
+        NULL, NULL, w->loop_offset, w->loop_multiplier};
     trellis_rows_cursor rows = {
         t->terms, t->offsets, t->outs, plan->weights, w->offset, w->multiplier};
     const trellis_band *band = t->band;
@@ -209,6 +262,11 @@ trellis_whole_plan *trellis_whole_planned(const trellis_file *file) {
         if (p->step->kind == TRELLIS_CONV) {
             p->loop = loop++;
             plan_loop(plan, p, &next, &words, &fans);
+            p->copies = copies(p, &w->rescale[i]);
+            if (!plan_mapped(p, &w->rescale[i])) {
+                trellis_whole_drop(plan);
+                return NULL;
+            }
         } else plan_rows(p, &rows, &band);
     }
     return plan;
@@ -216,6 +274,10 @@ trellis_whole_plan *trellis_whole_planned(const trellis_file *file) {
 
 void trellis_whole_drop(trellis_whole_plan *plan) {
     if (!plan) return;
+    for (uint32_t i = 0; plan->part && i < plan->file->tables.steps; i++) {
+        free(plan->part[i].tables);
+        free((void *)plan->part[i].mapped);
+    }
     free(plan->part);
     free(plan->words);
     free(plan->fans);
@@ -241,7 +303,8 @@ void trellis_whole_run(
     for (uint32_t i = 0; i < t->steps; i++) {
         const part *p = &plan->part[i];
         const trellis_rescale *how = &w->rescale[i];
-        if (p->loop) {
+        if (p->copies) run_copies(p, how, x);
+        else if (p->loop) {
             trellis_loop_cursor at = p->at;
             if (p->parts.rows) copy_parts(&p->parts, x, x + plan->copy);
             trellis_loop_run8(&p->changed, how, &at, x, NULL);
