@@ -47,7 +47,7 @@ NONSENSE: list[tuple[dict[str, Any], str]] = [
     ({"keep": 43}, "keep=43 is more than the 42 connections there are"),
     ({}, "give either sparsity .* or keep .*sparsity=None, keep=None"),
     ({"sparsity": 0.5, "keep": 3}, "got sparsity=0.5, keep=3"),
-    ({"method": "best"}, r"expected a method \(chains, magnitude, .*\), got 'best'"),
+    ({"method": "best"}, r"expected a method \(chains, closed, magnitude, .*\), got 'best'"),
     ({"method": None}, "expected a method .*, got None"),
     ({"method": "magnitude", "scope": "rows"}, "scope='rows' is unknown: expected one of global"),
     ({"method": "magnitude", "scope": 3}, "scope=3 is unknown"),

@@ -33,7 +33,7 @@ def between(
         budget: The number of connections.
 
     Example:
-        >>> import trellis
+        >>> import torch, trellis
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 2))
         >>> net = trellis.trace(model, torch.zeros(1, 4))
         >>> weights = {name: model.get_parameter(name).detach() for name in net.connections}
