@@ -138,11 +138,20 @@ def train(folder: Path) -> None:
     resume(folder)
 
 
+def holds_a_share(masks: dict[str, Any]) -> None:
+    """The more processes there are, the less of the masks each of them holds."""
+    whole = sum(mask.numel() for mask in masks.values())
+    own = sum(mask.to_local().numel() for mask in masks.values())
+    rows = sum(mask[0].numel() for mask in masks.values())  # rows are not divided
+    assert own <= whole / dist.get_world_size() + rows
+
+
 def resume(folder: Path, *, alike: bool = True) -> None:
     """Continue from the checkpoint; to the same end, if there are as many processes."""
     model, pruner = pruned()
     optimizer = adam(model)
     state = states(model, optimizer, pruner)
+    holds_a_share(state["pruner"]["masks"])
     load(state, checkpoint_id=folder / "checkpoint")
     set_model_state_dict(model, state["model"])
     set_optimizer_state_dict(model, optimizer, state["optimizer"])
