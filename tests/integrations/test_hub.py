@@ -14,6 +14,7 @@ from torch import nn
 
 import trellis
 from trellis.errors import TrellisError
+from trellis.skeleton import Recognizer, load_dataset
 
 huggingface_hub: Any = pytest.importorskip("huggingface_hub")
 from trellis.integrations.hub import PrunedModel, download  # noqa: E402
@@ -60,6 +61,18 @@ def test_a_compacted_model_needs_no_class(tmp_path: Path) -> None:
     x = torch.randn(3, 8)
     assert torch.equal(found.model(x), small(x))
     assert "are live" in found.generate_model_card().text
+
+
+def test_a_recogniser_keeps_what_it_needs_to_name_actions(tmp_path: Path) -> None:
+    hands = load_dataset("hands45")
+    fresh = Recognizer.fresh(hands, hands.folds[0], heads=2, filters=4)
+    trellis.prune(fresh.model, fresh.model.example(), sparsity=0.5)
+    fresh.save(tmp_path / "here")
+    PrunedModel.from_pretrained(tmp_path / "here").save_pretrained(tmp_path / "there")
+    again, frames = Recognizer.load(tmp_path / "there"), [hands.sequences[0]]
+    assert (again.probabilities(frames) == fresh.probabilities(frames)).all()
+    card = huggingface_hub.ModelCard.load(tmp_path / "there" / "README.md").text
+    assert "are live" in card and "trellis evaluate hf:" in card and "into" not in card
 
 
 def test_what_is_pushed_holds_no_pickle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

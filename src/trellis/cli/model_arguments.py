@@ -339,7 +339,5 @@ def model_folder(target: str) -> Path:
 
 
 def _opened_example(model: nn.Module) -> tuple[Tensor, ...]:
-    if isinstance(model, Compacted):
-        return model.example()
-    assert isinstance(model, GCN)
-    return (torch.zeros(1, model.sizes["nodes"], model.sizes["channels"]),)
+    assert isinstance(model, Compacted | GCN)
+    return model.example()

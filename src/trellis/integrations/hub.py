@@ -6,17 +6,17 @@ import json
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from ..deploy.compact import Compacted
 from ..errors import TrellisError
 from ..masks import plain_tensors
 from ..paths.audit import Audit, audit
 from ..saving import load, save
 from ..saving.folder import DESCRIPTION, TENSORS, read_folder
+from ..saving.model import Saved, name_of
 from .gradual import missing
 
 try:
@@ -92,9 +92,9 @@ class PrunedModel(ModelHubMixin):
         return ModelCard(self._card())
 
     def _card(self) -> str:
-        inputs = self.example_inputs
-        if inputs is None and isinstance(self.model, Compacted):
-            inputs = self.model.example()
+        inputs, own = self.example_inputs, name_of(self.model) is not None
+        if inputs is None and own:
+            inputs = cast(Saved, self.model).example()
         found = None if inputs is None else audit(self.model, inputs)
         name = type(self.model).__name__
         lines = ["---", "library_name: trellis", "tags: [pruning, sparsity, trellis]", "---", ""]
@@ -106,12 +106,22 @@ class PrunedModel(ModelHubMixin):
             lines += [""]
         if self.command:
             lines += ["## How it was made", "", "```sh", self.command.replace("```", ""), "```", ""]
+        lines += ["## Use", ""]
+        if "recogniser" in self.notes:
+            lines += [
+                "```sh", "trellis evaluate hf:OWNER/NAME recording.csv", "```", "",
+                "It names the action in a recording of a moving skeleton.", "",
+            ]  # fmt: skip
+        into = "" if own else ", into=your_model"
         lines += [
-            "## Use", "", "```python", "from trellis.integrations.hub import PrunedModel", "",
-            'model = PrunedModel.from_pretrained("OWNER/NAME", into=your_model).model', "```", "",
-            "`into` is a new model of the same class; models of Trellis itself are made without "
-            "it. `model.safetensors` holds the weights under the names of the unpruned model, so "
-            "any reader of safetensors can use them.", "",
+            "```python", "from trellis.integrations.hub import PrunedModel", "",
+            f'model = PrunedModel.from_pretrained("OWNER/NAME"{into}).model', "```", "",
+        ]  # fmt: skip
+        if not own:
+            lines += ["`into` is a new model of the same class.", ""]
+        lines += [
+            "`model.safetensors` holds the weights under the names of the unpruned model, so any "
+            "reader of safetensors can use them.", "",
         ]  # fmt: skip
         return "\n".join(lines)
 

@@ -199,6 +199,9 @@ def _shape(tensor: Tensor) -> str:
 class Saved(Protocol):
     """The methods of a registered class, which is also a ``torch.nn.Module``."""
 
+    def example(self) -> tuple[Tensor, ...]:
+        """Return example inputs of the model."""
+
     def described(self) -> dict[str, Any]:
         """Return everything that `rebuilt` needs besides the tensors, as JSON values."""
 

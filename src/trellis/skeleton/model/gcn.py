@@ -217,6 +217,10 @@ class GCN(nn.Module):
             {**weights, **held}, x, sizes["blocks"], sizes["combine"], sizes["activation"], edges
         )
 
+    def example(self) -> tuple[Tensor, ...]:
+        """Return an example input of shape (1, nodes, channels), of zeros."""
+        return (torch.zeros(1, self.sizes["nodes"], self.sizes["channels"]),)
+
     def described(self) -> dict[str, Any]:
         """Return the architecture for a saved model; its edges are stored among the tensors."""
         block: Any = self.blocks[0]
