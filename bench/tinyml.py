@@ -112,11 +112,11 @@ PEERS = {
 }
 
 
-def pruned(name: str, rate: float) -> tuple[nn.Module, torch.Tensor]:
+def pruned(name: str, rate: float, method: str) -> tuple[nn.Module, torch.Tensor]:
     model, example = tiny(name)
     if rate > 0:
         model = copy.deepcopy(model)
-        trellis.prune(model, example, sparsity=rate).bake(model)
+        trellis.prune(model, example, sparsity=rate, method=method).bake(model)
     return model, example
 
 
@@ -160,7 +160,7 @@ console.log(least / 1000);
 
 def row(name: str, rate: float, program: Path, folder: Path, asked: argparse.Namespace) -> Any:
     """All that is measured of one network at one rate."""
-    model, example = pruned(name, rate)
+    model, example = pruned(name, rate, asked.method)
     inputs = np.random.default_rng(1).normal(size=(POOL, *example.shape[1:])).astype(np.float32)
     inputs = inputs[: 64 if inputs.size > 2**22 else POOL]
     with torch.no_grad():
@@ -265,6 +265,7 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", choices=TINY, default=list(TINY))
     parser.add_argument("--rates", nargs="+", type=float, default=list(RATES))
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
+    parser.add_argument("--method", default="closed", help="pruning method")
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--firmware", action="store_true", help="run the emulated Cortex-M4F")
     parser.add_argument("--wasm", action="store_true", help="time WebAssembly under node")

@@ -12,11 +12,12 @@ static inline uint8_t trellis_rescaled(
 
 /* From numbers to bytes: one multiplication, rounded half away from zero. */
 static void trellis_encode8(const float *from, uint32_t count, float twice, int zero, uint8_t *to) {
+    const float low = (float)(-2 * zero), high = (float)(2 * (255 - zero));
     for (uint32_t i = 0; i < count; i++) {
         float v = from[i] * twice;
-        v = v < -1024.0f ? -1024.0f : v > 1024.0f ? 1024.0f : v;
-        int32_t q = (int32_t)v;
-        q = (q + (q < 0 ? -1 : 1)) / 2 + zero;
-        to[i] = (uint8_t)(q < 0 ? 0 : q > 255 ? 255 : q);
+        v = v < low ? low : v;
+        v = v > high ? high : v;
+        const int32_t q = (int32_t)v; /* twice the number, towards zero */
+        to[i] = (uint8_t)(((q + 1 + (q >> 31)) >> 1) + zero);
     }
 }

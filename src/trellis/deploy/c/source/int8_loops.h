@@ -346,14 +346,19 @@ static void trellis_plane8(const trellis_strip *all) {
     }
 }
 
-/* The sum of bytes side by side, eight at a time: each in a half of two of them. */
-static uint32_t trellis_total8(const uint8_t *from, uint32_t count) {
-    const uint64_t every = 0x00ff00ff00ff00ffu;
+/* The sum of bytes side by side, eight at a time. */
+static inline uint32_t trellis_total8(const uint8_t *from, uint32_t count) {
     uint32_t sum = 0;
     for (; count >= 8; count -= 8, from += 8) {
+#if TRELLIS_LANES8 > 1 && defined(__SSE2__)
+        const __m128i v = _mm_loadl_epi64((const void *)from);
+        sum += (uint32_t)_mm_cvtsi128_si32(_mm_sad_epu8(v, _mm_setzero_si128()));
+#else
+        const uint64_t every = 0x00ff00ff00ff00ffu; /* each in a half of two of them */
         uint64_t v;
         memcpy(&v, from, sizeof v);
         sum += (uint32_t)(((v & every) + (v >> 8 & every)) * 0x0001000100010001u >> 48);
+#endif
     }
     for (; count; count--) sum += *from++;
     return sum;
@@ -378,14 +383,28 @@ static void trellis_mean8(const trellis_strip *s) {
         }
 }
 
+/* A few bytes: less than a call takes. */
+static inline void trellis_fill8(uint8_t *to, uint32_t count, uint8_t zero) {
+    const uint64_t eight = 0x0101010101010101u * zero;
+    if (count < 8) {
+        for (uint32_t i = 0; i < count; i++) to[i] = zero;
+        return;
+    }
+    for (uint32_t i = 0; i < count - 8; i += 8) memcpy(to + i, &eight, sizeof eight);
+    memcpy(to + count - 8, &eight, sizeof eight);
+}
+
 /* Zeros around a plane: in the gap behind each row, below, and before the first. */
-static void trellis_clear8(const trellis_loop *l, uint8_t *to, int first, int zero) {
-    const uint32_t pitch = (uint32_t)l->grid_width + l->gap;
-    if (first) memset(to - (l->rows * pitch + l->gap), zero, l->rows * pitch + l->gap);
-    for (uint32_t y = 0; y < l->grid_height; y++)
-        for (uint32_t i = 0; i < l->gap; i++)
-            to[y * pitch + l->grid_width + i] = (uint8_t)zero;
-    memset(to + l->grid_height * pitch, zero, l->rows * pitch);
+static void trellis_clear8(const trellis_loop *l, uint8_t *to, int first, uint8_t zero) {
+    const uint32_t pitch = (uint32_t)l->grid_width + l->gap, below = l->rows * pitch;
+    if (first) trellis_fill8(to - (below + l->gap), below + l->gap, zero);
+    uint8_t *gap = to + l->grid_width;
+    if (l->gap == 1)
+        for (uint32_t y = 1; y < l->grid_height; y++, gap += pitch) *gap = zero;
+    else
+        for (uint32_t y = 1; y < l->grid_height; y++, gap += pitch)
+            trellis_fill8(gap, l->gap, zero);
+    trellis_fill8(gap, l->gap + below, zero);
 }
 
 #ifdef TRELLIS_DECODED
