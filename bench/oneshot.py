@@ -27,6 +27,7 @@ import trellis
 
 METHODS: dict[str, dict[str, Any]] = {
     "closed (default)": {},
+    "closed, balanced": {"scope": "balanced"},
     "closed, relative": {"saliency": "relative"},
     "closed, LAMP": {"scope": "lamp"},
     "closed, ERK": {"scope": "erk"},

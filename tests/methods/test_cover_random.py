@@ -23,6 +23,7 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {},
     {"scope": "lamp"},
     {"scope": "erk"},
+    {"scope": "balanced"},
     {"method": "viterbi"},
     {"method": "random", "consistent": True},
 )

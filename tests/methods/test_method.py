@@ -95,6 +95,7 @@ def test_the_built_in_methods() -> None:
     [
         ("chains", {"surrogate": "global", "inverse_alpha": 10}),
         ("magnitude", {"scope": "lamp"}),
+        ("magnitude", {"scope": "balanced"}),
         ("random", {"scope": "erk"}),
         ("viterbi", {}),
         ("synflow", {}),

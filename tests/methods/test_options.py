@@ -98,13 +98,34 @@ def test_counts_per_tensor() -> None:
     assert counts(with_rest) == {"0.weight": 0, "1.weight": 5}
 
 
-@pytest.mark.parametrize("scope", ["layer", "erk", "lamp", {"0.weight": 9, "1.weight": 4}])
+@pytest.mark.parametrize(
+    "scope", ["layer", "erk", "lamp", "balanced", {"0.weight": 9, "1.weight": 4}]
+)
 def test_made_consistent_a_scope_still_ranks(scope: Any) -> None:
     masks = prune(dense(), X, keep=13, method="magnitude", scope=scope, consistent=True)
     assert masks.kept == 13
     model = dense()
     masks.apply(model)
     assert audit(model, X).live_fraction == 1.0
+
+
+@pytest.mark.parametrize("keep", [5, 20, 60])
+def test_balanced_densities_lie_between_one_ranking_and_erk(keep: int) -> None:
+    def densities(scope: str) -> dict[str, float]:
+        torch.manual_seed(keep)
+        model = nn.Sequential(nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 4))
+        with torch.no_grad():
+            model.get_parameter("2.weight").mul_(3)
+        found = prune(model, torch.zeros(1, 12), keep=keep, method="magnitude", scope=scope)
+        assert found.kept == keep
+        return {name: max(int(m.sum()), 0.5) / m.numel() for name, m in found.items()}
+
+    one, erk, between = densities("global"), densities("erk"), densities("balanced")
+    wanted = {name: one[name] ** 0.75 * erk[name] ** 0.25 for name in one}
+    ratio = (between["0.weight"] / between["2.weight"]) / (wanted["0.weight"] / wanted["2.weight"])
+    rounding = 1 + 1 / min(between[n] * {"0.weight": 96, "2.weight": 32}[n] for n in between)
+    capped = between["2.weight"] == 1
+    assert capped or 1 / rounding**2 <= ratio <= rounding**2
 
 
 # -- chance ----------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def test_starved_is_below_a_hundredth_of_the_fair_share(layers: list[tuple[int, 
 
 
 def test_prune_warns_of_an_emptied_layer_and_prints_it() -> None:
-    with pytest.warns(UserWarning, match=r"2\.weight \(0 of 16,384\); compare .*lamp"):
+    with pytest.warns(UserWarning, match=r"2\.weight \(0 of 16,384\); compare .*balanced"):
         masks = trellis.prune(model(1e-4), X, sparsity=0.9, method="magnitude")
     assert masks.starved == ("2.weight",)
     assert repr(masks).endswith("; starved: 2.weight (0 of 16,384)")

@@ -117,10 +117,11 @@ def shares(
     return counts
 
 
-# Scopes: one ranking for all tensors, the same rate in each, ERK, LAMP, or counts.
+# Scopes: one ranking for all tensors, the same rate in each, ERK, LAMP, balanced, or counts.
 
 
-SCOPES = ("global", "layer", "erk", "lamp")
+SCOPES = ("global", "layer", "erk", "lamp", "balanced")
+_BALANCE = 0.25  # the share of ERK in a balanced scope
 
 
 def check_scope(scope: Any, sizes: Mapping[str, int]) -> None:
@@ -177,6 +178,15 @@ def erk(
     {'a': 1.0, 'b': 0.25}
     """
     raw = {n: sum(shapes[n]) / math.prod(shapes[n]) for n in sizes}
+    return capped(raw, sizes, budget)
+
+
+def capped(raw: Mapping[str, float], sizes: Mapping[str, int], budget: int) -> dict[str, float]:
+    """Return densities proportional to ``raw``, at most 1, that add up to the budget.
+
+    >>> capped({"a": 3.0, "b": 1.0}, {"a": 10, "b": 10}, 15)
+    {'a': 1.0, 'b': 0.5}
+    """
     full: set[str] = set()
     while True:
         left = budget - sum(sizes[n] for n in full)
@@ -186,6 +196,21 @@ def erk(
         if not over:
             return {n: 1.0 if n in full else max(raw[n] * scale, 0.0) for n in sizes}
         full |= over
+
+
+def balanced(
+    ranking: Ranking, shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int], budget: int
+) -> dict[str, int]:
+    """Return counts by densities between those of one ranking for all and those of ERK.
+
+    The density of a tensor is the weighted geometric mean of the two, with a quarter of ERK. A
+    tensor of which one ranking keeps nothing counts as half a connection there.
+    """
+    best = ranking.top(budget)
+    among = {n: max(int(torch.count_nonzero(best[n])), 0.5) / max(sizes[n], 1) for n in sizes}
+    spread = erk(shapes, sizes, budget)
+    raw = {n: among[n] ** (1 - _BALANCE) * spread[n] ** _BALANCE for n in sizes}
+    return shares(capped(raw, sizes, budget), dict(sizes), budget)
 
 
 def lamp(saliency: Tensor) -> Tensor:
@@ -215,7 +240,10 @@ def scoped(
         n: s.numel() if allowed is None else int(torch.count_nonzero(allowed[n]))
         for n, s in saliency.items()
     }
-    wanted = counts(scope, shapes, sizes, budget, share)
+    if scope == "balanced":
+        wanted = balanced(Ranking(saliency, saliency, allowed), shapes, sizes, budget)
+    else:
+        wanted = counts(scope, shapes, sizes, budget, share)
     scores = {}
     for name, s in saliency.items():
         # Rank within the tensor: a score of 1 or more means "within its count".

@@ -22,7 +22,8 @@ class Magnitude(ScopedMethod):
     Args:
         scope: How the budget is spread over parameters. "global": one ranking for all. "layer": the
             same fraction of each. "erk": Erdős–Rényi kernel densities. "lamp": layer-adaptive
-            magnitudes. A mapping of parameter names to counts sets them directly.
+            magnitudes. "balanced": between "global" and "erk". A mapping of parameter names to
+            counts sets them directly.
 
     >>> import trellis
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
@@ -60,7 +61,8 @@ class Random(ScopedMethod):
     Args:
         scope: How the budget is spread over parameters. "global": one ranking for all. "layer": the
             same fraction of each. "erk": Erdős–Rényi kernel densities. "lamp": layer-adaptive
-            scores. A mapping of parameter names to counts sets them directly.
+            scores. "balanced": between "global" and "erk". A mapping of parameter names to
+            counts sets them directly.
 
     >>> import trellis
     >>> model = torch.nn.Linear(4, 4)

@@ -205,7 +205,8 @@ class ScopedMethod(ScoreMethod):
     Args:
         scope: How the budget is spread over parameters. "global": one ranking for all. "layer": the
             same fraction of each. "erk": Erdős–Rényi kernel densities. "lamp": layer-adaptive
-            magnitudes. A mapping of parameter names to counts sets them directly.
+            magnitudes. "balanced": between "global" and "erk". A mapping of parameter names to
+            counts sets them directly.
     """
 
     scope: Scope = "global"

@@ -117,7 +117,7 @@ def warn_starved(masks: Masks, stacklevel: int) -> bool:
     if named:
         warnings.warn(
             f"starved layers keep less than a hundredth of their fair share: {named}; compare "
-            "method='closed' with scope='lamp' or scope='erk', or ignore such layers",
+            "method='closed' with scope='balanced' or scope='erk', or ignore such layers",
             stacklevel=stacklevel,
         )
     return bool(named)
@@ -337,8 +337,8 @@ def prune(
         **method_options: The options of the method, if ``method`` is a name:
 
             - scope ("closed", "magnitude", "random"; default "global"): how the budget is spread
-              over parameters. "global", "layer", "erk", "lamp", or a mapping of parameter names to
-              counts, which needs no other budget.
+              over parameters. "global", "layer", "erk", "lamp", "balanced", or a mapping of
+              parameter names to counts, which needs no other budget.
             - surrogate ("chains"; default "local"): score a step by its own saliency ("local"), or
               by all paths ahead, too ("global").
             - inverse_alpha ("chains"; default 1.0): 1/α of the global surrogate. 1 sums all paths
