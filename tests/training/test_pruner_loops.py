@@ -20,6 +20,7 @@ from torch.optim.swa_utils import (
 )
 
 import trellis
+from trellis.errors import TrellisError
 from trellis.masks import Mask, Masks
 
 from .gradual import (
@@ -195,6 +196,20 @@ def test_averaged_buffers_do_not_undo_pruning(regrow: float, early: bool, averag
             mask.mask.fill_(True)
     assert trellis.masks_of(alone) == masks
     assert trellis.masks_of(average.module).kept == pruner.total
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_an_average_from_before_the_masks_is_refused(bias: bool) -> None:
+    """It would bring pruned weights back; with biases, torch would fail in words of its own."""
+    sizes = ((5, 6), (6, 3))
+    model = nn.Sequential(*(nn.Linear(*size, bias=bias) for size in sizes))
+    average = AveragedModel(model)
+    average.update_parameters(model)
+    masks = trellis.prune(model, torch.zeros(1, 5), sparsity=0.5)
+    with pytest.raises(TrellisError, match="share_masks"):
+        average.update_parameters(model)
+    masks.bake(model)
+    average.update_parameters(model)
 
 
 def test_an_average_written_through_state_dicts_keeps_the_masks() -> None:

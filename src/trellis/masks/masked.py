@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
-from functools import cache
+from functools import cache, wraps
 from typing import Any, TypeVar, cast
 
 import torch
@@ -322,6 +322,22 @@ def _watch_registrations() -> None:
             )
 
     register_module_module_registration_hook(watch)
+
+    # An average that was made before the masks would bring pruned weights back, or fail because
+    # the parameters have another order.
+    update = AveragedModel.update_parameters
+
+    @wraps(update)
+    def update_parameters(self: AveragedModel, model: nn.Module) -> None:
+        masked = any(isinstance(part, Mask) for part in model.modules())
+        if masked and not any(isinstance(part, Mask) for part in self.module.modules()):
+            raise TrellisError(
+                "expected an average of the weights with the masks of the model, got one that was "
+                "made before them; call pruner.share_masks(average) once, or make it afterwards"
+            )
+        update(self, model)
+
+    AveragedModel.update_parameters = update_parameters  # type: ignore[method-assign]
 
 
 # Attach masks to tensors, detach them, or write them into the weights.
