@@ -314,7 +314,11 @@ class Masks(Mapping[str, Tensor]):
 
     @cached_property
     def _counts(self) -> dict[str, int]:
-        return {name: int(mask.count_nonzero()) for name, mask in self.items()}
+        if not self._masks:
+            return {}
+        place = next(iter(self.values())).device  # one copy from a GPU for all masks
+        counts = torch.stack([mask.count_nonzero().to(place) for mask in self.values()])
+        return dict(zip(self, counts.tolist(), strict=True))
 
     @cached_property
     def kept(self) -> int:
