@@ -1,4 +1,4 @@
-"""Networks for 32 x 32 images: ResNet-20 and -32, VGG-19, a small vision transformer."""
+"""Networks for 32 x 32 images: ResNet-8, -20 and -32, VGG-19, a small vision transformer."""
 
 from __future__ import annotations
 
@@ -130,13 +130,15 @@ class VisionTransformer(nn.Module):
         return logits
 
 
-NETWORKS = ("resnet20", "resnet32x2", "vgg19", "vit")
+NETWORKS = ("resnet8", "resnet20", "resnet32x2", "vgg19", "vit")
 
 
 def network(name: str) -> nn.Module:
     """Make an untrained network by name; weights come from torch's global generator."""
-    if name == "resnet20":
-        model: nn.Module = ResNet(20)
+    if name == "resnet8":
+        model: nn.Module = ResNet(8)
+    elif name == "resnet20":
+        model = ResNet(20)
     elif name == "resnet32x2":
         model = ResNet(32, width=2)
     elif name == "vgg19":
