@@ -42,7 +42,7 @@ class Row:
     seconds: dict[str, float] = field(default_factory=dict)
     live: float = 0.0
     reached: bool = False
-    emptied: int = 0
+    lost: int = 0  # layers that live in the dense network alone
     units: tuple[int, int] = (0, 0)
     failed: str = ""
     error: str = ""
@@ -61,8 +61,8 @@ class Row:
         pruned = f"{100 * self.live:.0f} %" if "audit" in self.seconds else ""
         sizes = f"{self.units[0]:,} → {self.units[1]:,}" if "compact" in self.seconds else ""
         note = f"{self.failed}: {self.error}" if self.error else ""
-        if self.emptied and not note:
-            note = f"{self.emptied} layers without a kept weight"
+        if self.lost and not note:
+            note = f"layers lost: {self.lost}"
         weights = f"{self.weights:,}" if self.weights else ""
         return [self.package, self.name, weights, *done[:2], pruned, done[3], sizes, note]
 
@@ -116,10 +116,11 @@ def examine(public: Public) -> Row:
         model, inputs = public.build()
         net = row.timed("trace", lambda: trellis.trace(model, inputs))
         row.weights = net.total
+        living = {layer.name for layer in trellis.audit(net).layers if layer.live}
         masks = row.timed("prune", lambda: trellis.prune(net, sparsity=SPARSITY))
         audit = row.timed("audit", lambda: trellis.audit(net))
         row.live = audit.live_fraction
-        row.emptied = sum(not layer.kept for layer in audit.layers)
+        row.lost = sum(layer.name in living and not layer.live for layer in audit.layers)
         row.failed = "audit"
         if audit.kept != masks.kept or audit.live != audit.kept:
             raise ValueError(f"{audit.live} of {audit.kept} kept weights are live")
@@ -145,6 +146,7 @@ def summary(rows: list[Row]) -> str:
 
     >>> print(summary([Row("torch", "A", seconds={"trace": 1.0}, failed="prune", error="E")]))
     1 architectures: 1 traced, 0 pruned with every kept weight live, 0 compacted with equal outputs.
+    Layers lost in pruning: 0.
     """
     good: Counter[str] = Counter()
     for row in rows:
@@ -154,7 +156,8 @@ def summary(rows: list[Row]) -> str:
             good[part] += 1
     return (
         f"{len(rows)} architectures: {good['trace']} traced, {good['audit']} pruned with every "
-        f"kept weight live, {good['compact']} compacted with equal outputs."
+        f"kept weight live, {good['compact']} compacted with equal outputs.\n"
+        f"Layers lost in pruning: {sum(row.lost for row in rows)}."
     )
 
 
