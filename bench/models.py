@@ -112,6 +112,11 @@ NETWORKS = {
         gcn,
         lambda: (torch.randn(1, 21, 96),),
     ),
+    "stack": Network(
+        "19 linear layers",
+        lambda: MLP(*[1752] * 19, 1000),
+        lambda: (torch.randn(1, 1752),),
+    ),
     "resnet50": Network("ResNet-50", ResNet50, lambda: (torch.randn(1, 3, 224, 224),)),
     "vit": Network("ViT-B/16", vit_b16, lambda: (torch.randn(1, 3, 224, 224),)),
     "gpt2": Network("GPT-2 small", gpt2, lambda: (torch.randint(50257, (1, 128)),)),
