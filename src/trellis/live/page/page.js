@@ -458,6 +458,7 @@ async function openModel() {
   s.bars = s.names.map(name => {
     const item = made("li", undefined, name === s.server.nothing ? "nothing" : "");
     const track = made("div", undefined, "track"), bar = made("i"), limit = made("u"), share = made("output");
+    limit.title = "threshold";
     limit.style.left = `${100 * model.threshold}%`;
     track.append(bar, ...(name === s.server.nothing ? [] : [limit]));
     item.append(made("span", name), track, share);
