@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import trellis
 from trellis.errors import TrellisError
@@ -72,6 +73,39 @@ def test_resumed_in_the_middle_it_ends_with_the_same_bits(tmp_path: Path) -> Non
     assert [(e.step, e.value) for e in board.Scalars("trellis/kept")] == [
         (row["step"], row["trellis/kept"]) for row in rows
     ]
+
+
+def test_weights_that_the_trainer_did_not_restore_are_an_error(tmp_path: Path) -> None:
+    """As with models whose checkpoints have other names; the Trainer goes on without them."""
+    schedule = trellis.Schedule("linear", begin=1, end=8, every=3)
+    options: dict[str, Any] = {"save_strategy": "steps", "save_steps": 6}
+    train(tmp_path, PruningCallback(0.8, schedule=schedule), **options)
+    folder = tmp_path / "checkpoint-6"
+    file = folder / "model.safetensors"
+    save_file({f"old.{name}": w for name, w in load_file(file).items()}, file, {"format": "pt"})
+    with pytest.raises(TrellisError, match="not restored"):
+        train(
+            tmp_path, PruningCallback(0.8, schedule=schedule), model=network(5),
+            resume=str(folder), **options,
+        )  # fmt: skip
+
+
+def test_an_encoder_decoder_gets_the_inputs_that_it_makes_of_labels(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    sizes = {
+        f"{part}_{name}": value
+        for part in ("encoder", "decoder")
+        for name, value in (("layers", 1), ("attention_heads", 2), ("ffn_dim", 8))
+    }
+    config = transformers.BartConfig(
+        vocab_size=8, d_model=8, max_position_embeddings=8, pad_token_id=1, bos_token_id=0,
+        eos_token_id=2, decoder_start_token_id=2, **sizes,
+    )  # fmt: skip
+    model = transformers.BartForConditionalGeneration(config)
+    _, callback = train(tmp_path, PruningCallback(0.8, schedule="one-shot"), model=model)
+    assert callback.pruner is not None
+    found = trellis.audit(model, {"input_ids": TOKENS, "decoder_input_ids": TOKENS})
+    assert found.kept == callback.pruner.kept == found.total // 5 and found.live_fraction == 1.0
 
 
 def test_the_trainer_cannot_make_the_callback_from_its_attributes() -> None:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ..errors import TrellisError
 from ..graph.inputs import Inputs
+from ..masks import plain_tensors
 from ..masks.masks import pack, unpack
 from ..methods.budget import budget as exact_budget
 from ..paths.audit import audit
@@ -82,6 +83,8 @@ class GradualPruning:
                 schedule = Schedule(**self.saved["plan"]["schedule"])
             else:
                 schedule = default_schedule(steps, schedule or CURVE)
+        if self.saved:
+            _check_restored(model, self.saved["masks"])
         options = dict(self.options)
         if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
             options.setdefault("group", dist.group.WORLD)
@@ -179,6 +182,21 @@ def inputs_of(model: nn.Module, batch: Any, labels: Collection[str] = ()) -> Any
             "inputs themselves or a function that makes them from a batch"
         )
     return batch
+
+
+def _check_restored(model: nn.Module, masks: Mapping[str, Tensor]) -> None:
+    """Raise if weights are not those of the checkpoint: there, all that is pruned is 0.
+
+    The Trainer of Transformers does not say so where a checkpoint has other names than the model.
+    """
+    weights = plain_tensors(model)
+    for name, mask in masks.items():
+        if name in weights and bool(weights[name].detach()[~mask.to(weights[name].device)].any()):
+            raise TrellisError(
+                f"expected the weights of the checkpoint, got others in {name!r}: it was not "
+                "restored. In Transformers, make the model with from_pretrained(CHECKPOINT), and "
+                "resume with that"
+            )
 
 
 @contextmanager

@@ -135,6 +135,10 @@ def _first_batch(loader: Any, model: nn.Module) -> Any:
             example = next(iter(dataset))
         batch = loader.collate_fn([example])
     device = next(model.parameters()).device
+    shifted = getattr(model, "prepare_decoder_input_ids_from_labels", None)
     if isinstance(batch, Mapping):
+        if shifted is not None and "labels" in batch and "decoder_input_ids" not in batch:
+            # forward() of an encoder-decoder makes these itself, from the labels.
+            batch = {**batch, "decoder_input_ids": shifted(labels=batch["labels"])}
         return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in batch.items()}
     return batch.to(device) if isinstance(batch, Tensor) else batch
