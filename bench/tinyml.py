@@ -170,7 +170,7 @@ def row(name: str, rate: float, program: Path, folder: Path, asked: argparse.Nam
     drivers: list[Driven] = []
     calibration = np.random.default_rng(2).normal(size=(64, *example.shape[1:]))
     for values, options in FORMS.items():
-        here = folder / f"{name}-{rate}-{values}"
+        here = folder / f"{name}-{rate}-{values}".replace(" ", "-")
         if "arithmetic" in options:
             options = options | {"calibration": torch.from_numpy(calibration).float()}
         written = trellis.export_c(model, example, here, **options)

@@ -265,10 +265,20 @@ TRELLIS_INLINE void trellis_few8(const trellis_strip *s, const uint32_t count, c
         TRELLIS_UNROLL
         for (uint32_t i = 0; i < count; i++) sum[i] += w * x[i * in];
     }
+    /* Copies: else each would be read again after each byte that is written. */
+    const trellis_rescale how = *s->how;
+    const uint8_t *const extra = s->extra;
+    uint8_t *const to = s->to;
+    const int32_t multiplier = s->multiplier;
+    const int32_t offset = how.offset + (extra ? 0 : how.beside * how.absent);
     TRELLIS_UNROLL
-    for (uint32_t i = 0; i < count; i++)
-        s->to[i * out] = trellis_rescaled(
-            s->how, sum[i], s->multiplier, s->extra ? s->extra[i * out] : s->how->absent);
+    for (uint32_t i = 0; i < count; i++) {
+        int32_t v = (sum[i] >> how.before) * multiplier + offset;
+        if (extra) v += how.beside * extra[i * out];
+        v >>= how.after;
+        v = v < how.low ? how.low : v > how.high ? how.high : v;
+        to[i * out] = how.table ? how.table[v] : (uint8_t)v;
+    }
 }
 
 static TRELLIS_APART void trellis_near8(const trellis_strip *s, uint32_t count) {

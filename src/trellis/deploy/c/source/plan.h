@@ -76,5 +76,6 @@ typedef struct {
 trellis_plan *trellis_planned(const trellis_tables *tables, const trellis_looped *looped); /* NULL where there is no memory */
 void trellis_drop(trellis_plan *plan);
 void trellis_single(const trellis_plan *plan, float *x);
+void trellis_part_run(const trellis_plan *plan, const trellis_part *part, float *x); /* a step alone */
 
 #endif

@@ -116,34 +116,33 @@ static void sort(const float *from, float *to, uint32_t half) {
     for (; i < half; i++) to[half + i] = from[2 * i + 1];
 }
 
-void trellis_single(const trellis_plan *plan, float *x) {
-    for (uint32_t i = 0; i < plan->steps; i++) {
-        const trellis_part *p = &plan->part[i];
-        if (p->loop) {
-            trellis_loop_cursor at = p->at;
-            if (p->half) sort(x + p->low, x + plan->sorted, p->half);
-            trellis_loop_run(p->half ? &p->split : p->loop, &at, x, NULL);
-            continue;
-        }
-        if (p->step->kind != TRELLIS_SUM) {
-            trellis_evaluate(&p->alone, x);
-            continue;
-        }
-        ran(p, x);
-        if (p->near) gathered_near(p, p->near, x);
-        else gathered_far(p, p->far, x);
+void trellis_part_run(const trellis_plan *plan, const trellis_part *p, float *x) {
+    if (p->loop) {
+        trellis_loop_cursor at = p->at;
+        if (p->half) sort(x + p->low, x + plan->sorted, p->half);
+        trellis_loop_run(p->half ? &p->split : p->loop, &at, x, NULL);
+        return;
     }
+    if (p->step->kind != TRELLIS_SUM) {
+        trellis_evaluate(&p->alone, x);
+        return;
+    }
+    ran(p, x);
+    if (p->near) gathered_near(p, p->near, x);
+    else gathered_far(p, p->far, x);
 }
 
 #else
 
-void trellis_single(const trellis_plan *plan, float *x) {
-    for (uint32_t i = 0; i < plan->steps; i++) {
-        const trellis_part *p = &plan->part[i];
-        trellis_loop_cursor at = p->at;
-        if (p->loop) trellis_loop_run(p->loop, &at, x, NULL);
-        else trellis_evaluate(&p->alone, x);
-    }
+void trellis_part_run(const trellis_plan *plan, const trellis_part *p, float *x) {
+    trellis_loop_cursor at = p->at;
+    (void)plan;
+    if (p->loop) trellis_loop_run(p->loop, &at, x, NULL);
+    else trellis_evaluate(&p->alone, x);
 }
 
 #endif
+
+void trellis_single(const trellis_plan *plan, float *x) {
+    for (uint32_t i = 0; i < plan->steps; i++) trellis_part_run(plan, &plan->part[i], x);
+}

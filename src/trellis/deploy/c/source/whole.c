@@ -3,6 +3,7 @@
  */
 #define TRELLIS_DECODED
 #include "whole.h"
+#include "plan.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,8 @@ typedef struct {
     const trellis_step *step;
     const trellis_band *band;
     trellis_rows_cursor rows;
+    const trellis_part *single; /* of sums that single precision holds exactly; or NULL */
+    uint32_t low, high;         /* of what they read */
 } part;
 
 struct trellis_whole_plan {
@@ -47,7 +50,9 @@ struct trellis_whole_plan {
     uint32_t *words, *fans; /* taps of all loops, and how many words each channel has */
     int8_t *weights;
     float *twice; /* of inputs */
-    size_t copy, room;
+    trellis_step *row; /* the steps of single units, */
+    trellis_plan *rows; /* and how they are computed in single precision */
+    size_t copy, room, floats; /* floats: where in memory those are */
 };
 
 static uint32_t place_of(const float *pair) {
@@ -208,6 +213,54 @@ static void run_copies(const part *p, const trellis_rescale *how, uint8_t *x) {
     }
 }
 
+enum { EXACT = 1 << 24 }; /* single precision holds whole numbers up to it */
+
+/* Whether sums are exact in single precision, in any order; and what they read. */
+static int exact(part *p) {
+    const trellis_rows_cursor *r = &p->rows;
+    const int8_t *weights = r->weights;
+    const uint32_t *terms = r->terms, *offsets = r->offsets;
+    const trellis_band *band = p->band;
+    p->low = UINT32_MAX;
+    p->high = 0;
+    if (p->step->kind != TRELLIS_SUM || TRELLIS_WIDE == 0) return 0;
+    for (uint32_t i = 0; i < p->step->bands; i++, band++)
+        for (uint32_t g = 0; g < band->groups; g++) {
+            uint32_t sizes = 0, far = 0;
+            for (uint32_t t = 0; t < band->fan; t++, weights++, terms++) {
+                const int32_t w = *weights;
+                sizes += (uint32_t)(w < 0 ? -w : w);
+                far = *terms > far ? *terms : far;
+            }
+            if (sizes >= EXACT / 255) return 0;
+            for (uint32_t n = 0; n < band->count; n++, offsets++) {
+                if (!band->fan) continue;
+                p->low = *offsets < p->low ? *offsets : p->low;
+                p->high = *offsets + far > p->high ? *offsets + far : p->high;
+            }
+        }
+    return p->low <= p->high;
+}
+
+/* Sums in single precision, which the vectors of floats compute. */
+static void run_exact(
+    const trellis_whole_plan *plan, const part *p, const trellis_rescale *how, uint8_t *x
+) {
+    float *const whole = (float *)(void *)(x + plan->floats);
+    const trellis_rows_cursor *r = &p->rows;
+    const int32_t *offset = r->offset;
+    const int16_t *multiplier = r->multiplier;
+    const uint32_t *outs = r->outs;
+    const trellis_band *band = p->band;
+    for (uint32_t i = p->low; i <= p->high; i++) whole[i] = x[i];
+    trellis_part_run(plan->rows, p->single, whole);
+    for (uint32_t i = 0; i < p->step->bands; i++, band++)
+        for (uint32_t g = 0; g < band->groups; g++, offset++, multiplier++)
+            for (uint32_t n = 0; n < band->count; n++, outs++)
+                x[*outs] = trellis_rescaled(
+                    how, (int32_t)whole[*outs] + *offset, *multiplier, how->absent);
+}
+
 static void plan_rows(part *p, trellis_rows_cursor *next, const trellis_band **band) {
     p->band = *band;
     p->rows = *next;
@@ -220,6 +273,27 @@ static void plan_rows(part *p, trellis_rows_cursor *next, const trellis_band **b
         next->offset += groups;
         next->multiplier += groups;
     }
+}
+
+/* Steps of single units, `count` of them, in single precision. Returns 0 without memory. */
+static int plan_singles(trellis_whole_plan *plan, uint32_t count) {
+    const trellis_tables *t = &plan->file->tables;
+    const trellis_looped none = {0};
+    trellis_tables rows = *t;
+    rows.steps = count;
+    rows.step = plan->row;
+    if (count == 0) return 1;
+    plan->rows = trellis_planned(&rows, &none);
+    if (!plan->rows) return 0;
+    for (uint32_t i = 0, row = 0; i < t->steps; i++) {
+        part *p = &plan->part[i];
+        if (p->loop) continue;
+        p->single = exact(p) ? &plan->rows->part[row] : NULL;
+        row++;
+    }
+    plan->floats = (plan->room + 63) / 64 * 64;
+    plan->room = plan->floats + plan->rows->room * sizeof(float);
+    return 1;
 }
 
 trellis_whole_plan *trellis_whole_planned(const trellis_file *file) {
@@ -239,7 +313,8 @@ trellis_whole_plan *trellis_whole_planned(const trellis_file *file) {
     plan->fans = malloc((lists + 1) * sizeof *plan->fans);
     plan->weights = malloc(file->weights + 1u);
     plan->twice = malloc(w->inputs * sizeof *plan->twice);
-    if (!plan->part || !plan->words || !plan->fans || !plan->weights || !plan->twice) {
+    plan->row = calloc(t->steps + 1u, sizeof *plan->row);
+    if (!plan->part || !plan->row || !plan->words || !plan->fans || !plan->weights || !plan->twice) {
         trellis_whole_drop(plan);
         return NULL;
     }
@@ -255,7 +330,7 @@ trellis_whole_plan *trellis_whole_planned(const trellis_file *file) {
         t->terms, t->offsets, t->outs, plan->weights, w->offset, w->multiplier};
     const trellis_band *band = t->band;
     const trellis_loop *loop = looped->loop;
-    uint32_t *words = plan->words, *fans = plan->fans;
+    uint32_t *words = plan->words, *fans = plan->fans, single = 0;
     for (uint32_t i = 0; i < t->steps; i++) {
         part *p = &plan->part[i];
         p->step = &t->step[i];
@@ -267,7 +342,14 @@ trellis_whole_plan *trellis_whole_planned(const trellis_file *file) {
                 trellis_whole_drop(plan);
                 return NULL;
             }
-        } else plan_rows(p, &rows, &band);
+        } else {
+            plan_rows(p, &rows, &band);
+            plan->row[single++] = *p->step;
+        }
+    }
+    if (!plan_singles(plan, single)) {
+        trellis_whole_drop(plan);
+        return NULL;
     }
     return plan;
 }
@@ -283,6 +365,8 @@ void trellis_whole_drop(trellis_whole_plan *plan) {
     free(plan->fans);
     free(plan->weights);
     free(plan->twice);
+    free(plan->row);
+    trellis_drop(plan->rows);
     free(plan);
 }
 
@@ -308,7 +392,8 @@ void trellis_whole_run(
             trellis_loop_cursor at = p->at;
             if (p->parts.rows) copy_parts(&p->parts, x, x + plan->copy);
             trellis_loop_run8(&p->changed, how, &at, x, NULL);
-        } else {
+        } else if (p->single) run_exact(plan, p, how, x);
+        else {
             trellis_rows_cursor at = p->rows;
             trellis_rows8(p->step, how, p->band, &at, x);
         }
