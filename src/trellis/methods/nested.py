@@ -13,7 +13,7 @@ from .budget import Ranking, count
 from .consistent import Wanted, complete, fill, prefix
 from .method import Kept
 
-STEPS = 8  # networks from one size asked for to the next, at most
+STEPS = 4  # networks from one size asked for to the next, at most
 
 
 def between(
@@ -58,7 +58,7 @@ def sizes(budgets: Sequence[int]) -> list[int]:
     """Return budgets from the largest to the smallest with steps between, in equal ratios.
 
     >>> sizes([1000, 100, 10])
-    [1000, 750, 562, 422, 316, 237, 178, 133, 100, 75, 56, 42, 32, 24, 18, 13, 10]
+    [1000, 562, 316, 178, 100, 56, 32, 18, 10]
     >>> sizes([12, 10])
     [12, 11, 10]
     """
