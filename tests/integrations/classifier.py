@@ -12,6 +12,11 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from trellis.integrations.lightning import PruningCallback
 
+QUIET: dict[str, Any] = {
+    "logger": False, "log_every_n_steps": 1, "enable_progress_bar": False, "devices": 1,
+    "enable_model_summary": False, "accelerator": "cpu", "enable_checkpointing": False,
+}  # fmt: skip
+
 
 class Classifier(pl.LightningModule):
     def __init__(self) -> None:
@@ -41,10 +46,7 @@ def fit(
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     torch.manual_seed(seed)
     model = Classifier()
-    usual: dict[str, Any] = {
-        "logger": False, "log_every_n_steps": 1, "enable_progress_bar": False, "devices": 1,
-        "enable_model_summary": False, "accelerator": "cpu", "enable_checkpointing": bool(others),
-    }  # fmt: skip
-    trainer = pl.Trainer(callbacks=[callback, *others], default_root_dir=folder, **usual | options)
+    usual = QUIET | {"enable_checkpointing": bool(others)} | options
+    trainer = pl.Trainer(callbacks=[callback, *others], default_root_dir=folder, **usual)
     trainer.fit(model, data(), ckpt_path=checkpoint, weights_only=True)
     return model, callback, trainer

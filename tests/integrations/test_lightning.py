@@ -13,7 +13,7 @@ import trellis
 from trellis.errors import TrellisError
 
 pl: Any = pytest.importorskip("pytorch_lightning")
-from tests.integrations.classifier import Classifier, fit  # noqa: E402
+from tests.integrations.classifier import QUIET, Classifier, data, fit  # noqa: E402
 from trellis.integrations.lightning import PruningCallback  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -62,6 +62,16 @@ def test_resumed_in_the_middle_it_ends_with_the_same_bits(regrow: float, tmp_pat
     x = torch.randn(5, 16)
     assert torch.equal(plain(x), model(x))
     assert trellis.audit(plain, x[:1]).kept == 128
+
+
+def test_a_second_trainer_goes_on_with_the_schedule(tmp_path: Path) -> None:
+    """As after Ctrl-C in a notebook: the model and the callback are still there."""
+    schedule = trellis.Schedule("linear", end=10, every=2)
+    model, callback, _ = fit(tmp_path, PruningCallback(0.9, schedule=schedule), max_steps=4)
+    assert callback.pruner.steps == 4 and not callback.pruner.done
+    second = pl.Trainer(callbacks=[callback], default_root_dir=tmp_path, max_steps=8, **QUIET)
+    second.fit(model, data())
+    assert callback.pruner.steps == 12 and trellis.masks_of(model).kept == 128
 
 
 @pytest.mark.parametrize("how", ["averaging", "buffers", "stochastic"])

@@ -85,6 +85,10 @@ class PruningCallback(Callback):
         """The pruner; None before the first batch."""
         return self._work.pruner
 
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Count steps from here: another trainer begins at 0, and a resumed one where it was."""
+        self._seen = trainer.global_step
+
     def on_train_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
@@ -94,7 +98,6 @@ class PruningCallback(Callback):
             return
         steps = trainer.estimated_stepping_batches
         pruner = self._work.begin(model, batch, steps, labels=("label", "labels", "y", "target"))
-        self._seen = trainer.global_step
         for other in trainer.callbacks:  # they have copied the model before it had masks
             average = getattr(other, "_average_model", None)
             if isinstance(average, nn.Module):
