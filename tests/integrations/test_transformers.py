@@ -154,6 +154,26 @@ def test_adapters_are_neither_pruned_nor_counted_and_merging_keeps_the_zeros(
         merge(torch.nn.Linear(2, 2))
 
 
+def test_adapters_resume_over_a_base_that_no_checkpoint_holds(tmp_path: Path) -> None:
+    peft: Any = pytest.importorskip("peft")
+    lora = peft.LoraConfig(r=2, target_modules=["c_attn", "c_fc"], fan_in_fan_out=True)
+    schedule = trellis.Schedule("linear", begin=1, end=8, every=3)
+    options: dict[str, Any] = {"save_strategy": "steps", "save_steps": 6}
+    ends = []
+    for resume in (None, str(tmp_path / "checkpoint-6")):
+        model = peft.get_peft_model(network(), lora)
+        ends.append(
+            train(
+                tmp_path, PruningCallback(0.8, schedule=schedule), model=model, resume=resume,
+                **options,
+            )
+        )  # fmt: skip
+    (whole, first), (again, resumed) = ends
+    assert first.pruner.masks == resumed.pruner.masks
+    state = whole.model.state_dict()
+    assert all(torch.equal(w, state[name]) for name, w in again.model.state_dict().items())
+
+
 def test_ignored_parameters_are_not_in_the_audit() -> None:
     model: Any = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 3))
     x = torch.zeros(1, 4)

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from ..errors import TrellisError
 from ..graph.inputs import Inputs
-from ..masks import plain_tensors
 from ..masks.masks import pack, unpack
+from ..masks.slots import named_slots
 from ..methods.budget import budget as exact_budget
 from ..paths.audit import audit
 from ..training.pruner import Pruner
@@ -188,10 +188,13 @@ def _check_restored(model: nn.Module, masks: Mapping[str, Tensor]) -> None:
     """Raise if weights are not those of the checkpoint: there, all that is pruned is 0.
 
     The Trainer of Transformers does not say so where a checkpoint has other names than the model.
+    Frozen weights are not looked at: checkpoints of adapters do not hold them.
     """
-    weights = plain_tensors(model)
-    for name, mask in masks.items():
-        if name in weights and bool(weights[name].detach()[~mask.to(weights[name].device)].any()):
+    for name, slot in named_slots(model):
+        if name not in masks or not slot.requires_grad:
+            continue
+        weight = slot.value()
+        if bool(weight[~masks[name].to(weight.device)].any()):
             raise TrellisError(
                 f"expected the weights of the checkpoint, got others in {name!r}: it was not "
                 "restored. In Transformers, make the model with from_pretrained(CHECKPOINT), and "
