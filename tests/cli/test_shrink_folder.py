@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -112,10 +113,10 @@ def test_no_old_model_stays_beside_a_new_dense_one(
 
     for failing, is_left in (("dense", True), ("model", False)):
 
-        def full(model: Recognizer, folder: Path, failing: str = failing) -> None:
+        def full(model: Recognizer, folder: Path, *, failing: str = failing, **rest: Any) -> None:
             if Path(folder).name == failing:
                 raise TrellisError("No space left on device")
-            save(model, folder)
+            save(model, folder, **rest)
 
         with monkeypatch.context() as patch:
             patch.setattr(Recognizer, "save", full)

@@ -51,7 +51,7 @@ WORDS = (
 
 def begun(folder: Path, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "trellis.cli", *WORDS, *words],
+        [sys.executable, "-m", "trellis", *WORDS, *words],
         cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
 

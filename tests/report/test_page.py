@@ -59,7 +59,7 @@ def test_the_command_writes_a_full_table_and_it_is_not_large(full: Made, tmp_pat
     """How long that takes: bench/page.py."""
     out = tmp_path / "report.html"
     subprocess.run(
-        [sys.executable, "-m", "trellis.cli", "report", str(full.folder.path), "--out", str(out)],
+        [sys.executable, "-m", "trellis", "report", str(full.folder.path), "--out", str(out)],
         env=os.environ | {"OMP_NUM_THREADS": "1"}, check=True, capture_output=True,
     )  # fmt: skip
     assert out.stat().st_size < 3_000_000
