@@ -24,7 +24,8 @@ static int trellis_is_wide(const trellis_loop *l) { return (void)l, 0; }
  * from `low` on, its rows of `pitch` bytes taken apart into even and odd rows and columns. Rows of the
  * copy are as far apart as those of the loop's result, which is one long row then. */
 typedef struct {
-    uint32_t low, pitch, rows, to; /* rows of each part, and of memory to one of the copy */
+    uint32_t low, pitch, rows, to; /* rows of each part, and their bytes */
+    uint32_t last;                 /* row of memory that is read */
     uint8_t used[4];               /* parts that a tap reads: even and odd rows by columns */
 } parted;
 
@@ -81,10 +82,11 @@ static size_t plan_copy(parted *c, const trellis_loop *l, const float *pairs, ui
         const uint32_t at = place_of(pairs + 2 * t) - low;
         const uint32_t row = at / c->pitch, column = at % c->pitch;
         c->used[row % 2 * 2 + column % 2] = 1;
-        /* The last column that is read lies in the same row, of memory and of the copy. */
-        if (column + 2 * (l->width - 1u) >= c->pitch || column / 2 + l->width > c->to) return 0;
+        /* All that is read lies in one row of the copy. Rows of it may overlap in memory. */
+        if (column / 2 + l->width > c->to) return 0;
     }
-    c->rows = (high - low) / c->pitch / 2 + l->height;
+    c->last = (high - low) / c->pitch + 2 * (l->height - 1u);
+    c->rows = c->last / 2 + 1;
     return (size_t)4 * c->rows * c->to;
 }
 
@@ -103,15 +105,16 @@ static void trellis_even_odd(const uint8_t *from, uint8_t *even, uint8_t *odd, u
 #endif
 
 static void copy_parts(const parted *c, const uint8_t *x, uint8_t *to) {
-    const uint32_t half = (c->pitch + 1) / 2, count = half < c->to ? half : c->to;
     const size_t size = (size_t)c->rows * c->to;
     for (uint32_t number = 0; number < 4; number += 2) {
         const uint8_t *from = x + c->low + number / 2 * c->pitch;
         uint8_t *even = c->used[number] ? to + number * size : NULL;
         uint8_t *odd = c->used[number + 1] ? to + (number + 1) * size : NULL;
-        for (uint32_t r = 0; (even || odd) && r < c->rows; r++, from += 2 * c->pitch)
+        /* No row begins behind memory, and there is room behind the copy for what one reads more. */
+        for (uint32_t r = 0; (even || odd) && number / 2 + 2 * r <= c->last;
+             r++, from += 2 * c->pitch)
             trellis_even_odd(
-                from, even ? even + r * c->to : NULL, odd ? odd + r * c->to : NULL, count);
+                from, even ? even + r * c->to : NULL, odd ? odd + r * c->to : NULL, c->to);
     }
 }
 
