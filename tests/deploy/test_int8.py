@@ -328,8 +328,8 @@ def test_other_processors(processor: str, tmp_path: Path, monkeypatch: pytest.Mo
 def test_strides_over_shared_borders(tmp_path: Path) -> None:
     """A kernel of even width reads the border of the next row; heights odd and even."""
     shapes = ((9, 10, (10, 4)), (12, 10, (3, 4)), (7, 12, (2, 2)), (8, 8, (5, 5)))
-    for height, width, kernel in shapes:
-        first = nn.Conv2d(2, 6, kernel, 2, (kernel[0] // 2, kernel[1] // 2))
+    for height, width, window in shapes:
+        first = nn.Conv2d(2, 6, window, 2, (window[0] // 2, window[1] // 2))
         model = nn.Sequential(first, nn.ReLU(), nn.Conv2d(6, 3, 3, padding=1)).eval()
         found, x = eight(model, torch.zeros(1, 2, height, width))
         write_c(found, tmp_path)
