@@ -263,8 +263,8 @@ def test_no_file_is_told(tmp_path: Path) -> None:
 
 
 def test_a_later_version_is_told(small: bytes) -> None:
-    head = small[:8] + struct.pack("<I", 3) + small[12:40]
-    with pytest.raises(TrellisError, match="version 3"):
+    head = small[:8] + struct.pack("<I", 4) + small[12:40]
+    with pytest.raises(TrellisError, match="version 4"):
         read_bytes(head + struct.pack("<I", zlib.crc32(head)) + small[44:])
 
 
