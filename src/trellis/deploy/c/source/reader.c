@@ -97,8 +97,7 @@ static whole_head read_whole_head(trellis_bytes *b, uint32_t groups) {
     return h;
 }
 
-/* Fills in the values of `groups` groups; what could overflow is bad. `largest` is, of each group, 255
- * times the sum of its weights' sizes. */
+/* Fills in the values of `groups` groups. Whether their sums fit is asked when weights are known. */
 static void read_whole(
     trellis_bytes *b, whole_head *h, uint32_t groups, trellis_rescale *r, uint8_t *table,
     int32_t *offset, int16_t *multiplier
