@@ -10,7 +10,8 @@ from torch import Tensor
 
 from ..graph.trellis import Trellis
 from .budget import Ranking, count
-from .consistent import Wanted, complete, fill, prefix
+from .consistent import complete, fill, prefix
+from .cover import Wanted
 from .method import Kept
 
 STEPS = 4  # networks from one size asked for to the next, at most

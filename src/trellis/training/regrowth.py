@@ -20,7 +20,8 @@ from ..graph.steps import Contract, Source
 from ..graph.trellis import Current, Trellis, names_in
 from ..masks import Mask
 from ..methods.budget import Ranking, count
-from ..methods.consistent import Wanted, complete, fill, prefix, reachable, wanted_layers
+from ..methods.consistent import complete, fill, prefix
+from ..methods.cover import Wanted, reachable, wanted_layers
 from ..methods.method import Kept
 from ..methods.prune import Options, Selector
 from ..paths.liveness import addable
