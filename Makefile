@@ -21,7 +21,7 @@ test-all: tools lint
 
 # Program and Debian package.
 TOOLS := gcc:gcc clang:clang node:nodejs chromium:chromium \
-    arm-none-eabi-gcc:gcc-arm-none-eabi qemu-system-arm:qemu-system-arm \
+    arm-none-eabi-gcc:gcc-arm-none-eabi qemu-system-arm:qemu-system-arm ffmpeg:ffmpeg \
     aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64:qemu-user
 tools:
 	@wanted=""; for pair in $(TOOLS); do \
