@@ -25,7 +25,7 @@ from trellis.live.server import application, new_token, routes_of, serve
 from trellis.live.session import Session
 
 PHOTOS = Path(__file__).parents[2].parent / "shared" / "data" / "hand-photos"
-PART = 7  # seconds; of a whole number of movements, so that the hand does not jump
+PART = 9.8  # seconds; of a whole number of movements, so that the hand does not jump
 COLOURS = ("red", "lime", "blue")
 
 

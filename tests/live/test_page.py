@@ -21,6 +21,17 @@ def ready(page: Any, address: str) -> None:
     until(page, "!document.getElementById('go').disabled")
 
 
+SLOWEST = 6  # hands a second; the hand moves from side to side in 0.7 seconds
+
+
+def paced(page: Any) -> None:
+    """Skip the test where the machine finds too few hands a second to see how one moves."""
+    until(page, "trellisLive.rates.length >= 20")
+    found = page.evaluate("19 / (trellisLive.rates[19] - trellisLive.rates[0])")
+    if found < SLOWEST:
+        pytest.skip(f"this machine is too busy for a camera: {found:.1f} hands a second")
+
+
 def count(name: str) -> str:
     return f"(trellisLive.server.gestures.find(g => g.name === '{name}')?.clips.length ?? 0)"
 
@@ -29,32 +40,38 @@ def test_two_gestures_are_recorded_trained_and_named_live(tmp_path: Path) -> Non
     hands, clip = detector(), film(tmp_path / "clip.mjpeg", photo("thumb_up.jpg"))
     requests: list[str] = []
     complaints: list[str] = []
-    with served(tmp_path / "own", hands, 0.3) as (address, session), browsing(clip) as context:
+    with served(tmp_path / "own", hands, 0.6) as (address, session), browsing(clip) as context:
         page = context.new_page()
         page.on("request", lambda request: requests.append(request.url))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         ready(page, address)
+        paced(page)
         for name in NAMES[:2]:
             page.fill("#name", name)
             page.press("#name", "Enter")
-        for setting, value in (("#wait", "0"), ("#seconds", "1.5"), ("#row", "2")):
+        for setting, value in (("#wait", "0"), ("#seconds", "1.5"), ("#row", "3")):
             page.select_option(setting, value)
-        while any(page.evaluate(f"{count(name)} < 2") for name in NAMES):
+        while any(page.evaluate(f"{count(name)} < 3") for name in NAMES):
             name = NAMES[next_part(page)]
             page.click(f'[data-gesture="{name}"]')
             before = page.evaluate(count(name))
             page.click("#go")
-            done = f"{count(name)} >= {before + 2} || !!document.querySelector('#told.bad')"
+            done = f"{count(name)} >= {before + 3} || !!document.querySelector('#told.bad')"
             until(page, done, seconds=60)
+            paced(page)
         page.click("#step-train")
         page.click("#start")
         until(
-            page, "trellisLive.server.training.state === 'done' && !!trellisLive.stream", None, 90
+            page, "trellisLive.server.training.state === 'done' && !!trellisLive.stream", None, 240
         )
         assert page.text_content("#judged").startswith("of ")
         page.click("#step-try")
         named = "['sideways', 'up and down'].every(n => trellisLive.events.some(e => e.name === n))"
-        until(page, named, None, 120)
+        try:
+            until(page, named, None, 120)
+        except AssertionError:
+            paced(page)  # whether it is a fault of the page
+            raise
         assert "µs" in page.text_content("#cost")
         assert page.evaluate("document.querySelector('#bars u').style.left").endswith("%")
         data = load_dataset(f"csv:{session.clips.folder}")  # which every other command reads
