@@ -83,7 +83,8 @@ def fresh(seed: int) -> nn.Module:
 
 
 def folder_of(given: argparse.Namespace, rate: float) -> Path:
-    return Path(given.out) / f"{100 * rate:g}-seed{given.seed}"
+    end = "" if given.quantize is None else f"-{given.quantize}"
+    return Path(given.out) / f"{100 * rate:g}-seed{given.seed}{end}"
 
 
 def train(given: argparse.Namespace, rate: float) -> None:
@@ -96,13 +97,13 @@ def train(given: argparse.Namespace, rate: float) -> None:
         fresh(given.seed), Augmented(images.train, images.train_labels), sparsity=rate,
         validation=held, optimizer=sgd, epochs=given.epochs, trained=False, device="cpu",
         precision=given.precision, channels_last=True, seed=given.seed, out=folder,
-        checkpoint_every=60,
+        checkpoint_every=60, quantize=given.quantize,
     )  # fmt: skip
     path = folder / "tested.json"
     if path.exists():
         return
     row = {"rate": rate, "seed": given.seed, "epochs": given.epochs, "precision": given.precision}
-    row |= {"seconds": found.seconds, "held": found.score}
+    row |= {"seconds": found.seconds, "held": found.score, "quantize": given.quantize}
     row |= tested(found.model, images, folder)
     path.write_text(json.dumps(row, indent=1) + "\n")
 
@@ -162,16 +163,17 @@ def measure(given: argparse.Namespace) -> None:
 
 def table(given: argparse.Namespace) -> Table:
     rows = [json.loads(path.read_text()) for path in sorted(given.out.glob("*/tested.json"))]
-    rows.sort(key=lambda row: (row["rate"], row["seed"]))
+    rows.sort(key=lambda row: (row["rate"], row["seed"], row.get("quantize") or ""))
     lines = [
         (
-            f"{100 * row['rate']:g} %", f"{row['epochs']:g}", f"{row['live']:,}",
+            f"{100 * row['rate']:g} %", f"{row['epochs']:g}", row.get("quantize") or "floats",
+            f"{row['live']:,}",
             *(f"{100 * found['test']:.2f}" for found in (row, row["int8"], row["int8-arithmetic"])),
             *(f"{row['int8-arithmetic'][size]:,}" for size in ("file", "flash", "ram")),
         )
         for row in rows
     ]  # fmt: skip
-    names = ("removed", "epochs", "live weights", "test, %", "weights as int8, %",
+    names = ("removed", "epochs", "fine-tuned in", "live weights", "test, %", "weights as int8, %",
              "int8 arithmetic, %")  # fmt: skip
     sizes = ("file, bytes", "tables in flash, bytes", "peak RAM, bytes")
     return Table("ResNet-8 on CIFAR-10", (*names, *sizes), lines)
@@ -183,6 +185,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=float, default=40)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="bf16")
+    parser.add_argument("--quantize", choices=("int8",), help="arithmetic to fine-tune for")
     parser.add_argument("--data", type=Path, default=Path("data/cifar10"), help="folder")
     parser.add_argument("--out", type=Path, default=Path("runs/resnet8"), help="folder")
     parser.add_argument("--table", action="store_true", help="print the table and stop")

@@ -79,6 +79,15 @@ def test_several_rates_in_one_folder(run: Run, here: Path) -> None:
         assert refused.status == 2 and told in refused.err
 
 
+def test_fine_tuning_for_int8_arithmetic(run: Run, here: Path) -> None:
+    words = [*WORDS, "--sparsity", "0.5", "--out", "made"]
+    assert run(*words, "--quantize", "int8").status == 0
+    told = json.loads((here / "made" / "result.json").read_text())
+    assert told["history"][-1]["phase"] == "tune in int8"
+    other = run(*words)
+    assert other.status == 2 and "quantize was 'int8' and is None" in other.err
+
+
 def test_the_smallest_is_searched_for(run: Run, here: Path) -> None:
     ran = run(*WORDS, "--at-least", "0.6")
     assert ran.status == 0, ran.err
@@ -95,6 +104,7 @@ def test_the_smallest_is_searched_for(run: Run, here: Path) -> None:
         (["--data", "elsewhere:loaders"], "elsewhere"),
         (["--loss", "ownshop:nothing"], "nothing"),
         (["--keep", "1"], "keep"),
+        (["--quantize", "int4"], "expected none or int8"),
     ],
 )
 def test_bad_words_are_one_line(run: Run, here: Path, words: list[str], told: str) -> None:
@@ -109,3 +119,9 @@ def test_bad_words_are_one_line(run: Run, here: Path, words: list[str], told: st
 def test_recordings_are_still_named_as_they_were(run: Run, here: Path) -> None:
     ran = run("shrink", "csv:absent", "--sparsity", "0.9")
     assert ran.status == 2 and "absent" in ran.err
+
+
+@pytest.mark.parametrize("words", [["--quantize", "int8"], ["--quantize=int8"]])
+def test_recordings_are_fine_tuned_in_floats(run: Run, here: Path, words: list[str]) -> None:
+    ran = run("shrink", "csv:absent", "--sparsity", "0.9", *words)
+    assert ran.status == 2 and "--quantize is for models" in ran.err.splitlines()[-1]

@@ -279,6 +279,11 @@ def command_for(words: Sequence[str]) -> Callable[..., int]:
         from .shrink_model import shrink_model
 
         return shrink_model
+    if any(word.partition("=")[0] == "--quantize" for word in words):
+        raise TrellisError(
+            "--quantize is for models, not for recordings: trellis shrink shop.models:net --data "
+            "shop.data:loaders --quantize int8"
+        )
     return shrink
 
 

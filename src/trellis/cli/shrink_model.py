@@ -126,6 +126,10 @@ def shrink_model(
         str | None,
         arg(metavar="NAME", help="Saliency of connections. Default: taylor, where possible."),
     ] = None,
+    quantize: Annotated[
+        Literal["none", "int8"],
+        arg(help="Arithmetic of a device to fine-tune for. int8: that of trellis export c."),
+    ] = "none",
     ignore: Ignore = (),
     as_json: Json = False,
 ) -> int:
@@ -162,6 +166,7 @@ def shrink_model(
             trained={"auto": None, "yes": True, "no": False}[trained], device=device,
             precision=precision, clip=clip, channels_last=channels_last, compile=compile, seed=seed,
             out=folder, method=method, saliency=saliency, ignore=ignore,
+            quantize=None if quantize == "none" else quantize,
         )  # fmt: skip
         found.report(folder / PAGE)
     if as_json:

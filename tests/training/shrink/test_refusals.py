@@ -65,6 +65,14 @@ CASES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "optimizer": (batches(), {"optimizer": "adam"}, "optimizer"),
     "no optimizer": (batches(), {"optimizer": lambda groups: groups}, "Optimizer"),
     "clip": (batches(), {"clip": 0}, "clip"),
+    "other bits": (batches(), {"quantize": "int4"}, "unknown quantize='int4'; known: 'int8'"),
+    "bits": (batches(), {"quantize": 8}, "known: 'int8'"),
+    "no fine-tuning": (batches(), {"quantize": "int8", "split": (0.5, 0.5, 0)}, "fine-tuning"),
+    "no fine-tuning in a search": (
+        batches(),
+        {"quantize": "int8", "split": (0.5, 0.5, 0), "at_least": 0.5, "validation": batches()},
+        "fine-tuning",
+    ),
 }  # fmt: skip
 
 

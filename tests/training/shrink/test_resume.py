@@ -53,11 +53,13 @@ WAYS: dict[str, dict[str, Any]] = {
     "distilled": {"distill": 0.5},
     "bf16": {"precision": "bf16", "regrow": 0.2},
     "trained": {"trained": True},
+    "int8": {"quantize": "int8", "distill": 0.5},
     "search": {"at_least": 0.6, "steps": 16},
     "nested": {"keep": (120, 60, 20), "steps": 40, "distill": 0.3},
     "nested, scheduler": {
         "keep": (120, 60), "optimizer": momentum, "scheduler": one_cycle, "steps": 40,
     },
+    "nested, int8": {"keep": (120, 60), "steps": 40, "quantize": "int8"},
 }  # fmt: skip
 
 
@@ -138,7 +140,9 @@ def test_a_finished_run_is_returned_without_training(tmp_path: Path) -> None:
     assert repr(found) == repr(expected)
 
 
-@pytest.mark.parametrize("options", [{"seed": 1}, {"keep": 40}, {"steps": 31}, {"distill": 0.1}])
+@pytest.mark.parametrize(
+    "options", [{"seed": 1}, {"keep": 40}, {"steps": 31}, {"distill": 0.1}, {"quantize": "int8"}]
+)
 def test_another_request_in_the_folder_is_refused(options: dict[str, Any], tmp_path: Path) -> None:
     shrunk(net(), out=tmp_path)
     with pytest.raises(TrellisError, match=r"was .* and is"):

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...errors import TrellisError
 from ..schedule import CURVES, Schedule
+from .fake_quant import QUANTIZED
 
 # Below a hundredth of the connections, a network is first pruned and fine-tuned at a hundredth;
 # below a thousandth, at a thousandth as well.
@@ -41,6 +42,7 @@ class Phase:
         distill: Share of the loss that compares outputs with the teacher's.
         warms: Whether the learning rate rises at its begin.
         mark: Whether to note the network at its end.
+        quantize: Arithmetic that its forward passes round as; None for none.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Phase:
     distill: float = 0.0
     warms: bool = False
     mark: bool = False
+    quantize: str | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ class Course:
             first waypoint, half of the loss compares with the network there.
         temperature: Of the softmax in that loss.
         waypoint: Whether networks below 1 % are fine-tuned on the way.
+        quantize: Arithmetic that the last phase of fine-tuning trains for, "int8" or None.
 
     Raises:
         TrellisError: A setting is out of range.
@@ -77,6 +81,7 @@ class Course:
     distill: float | None = None
     temperature: float = 2.0
     waypoint: bool = True
+    quantize: str | None = None
 
     def __post_init__(self) -> None:
         given = self.split
@@ -99,6 +104,9 @@ class Course:
             raise TrellisError(
                 f"expected a temperature from 0.001 to 1,000, got {self.temperature!r}"
             )
+        if self.quantize is not None and self.quantize not in QUANTIZED:
+            known = ", ".join(map(repr, QUANTIZED))
+            raise TrellisError(f"unknown quantize={self.quantize!r:.60}; known: {known}")
 
     def phases(
         self, steps: int, keep: int | None, total: int, *, trained: bool = False
@@ -122,7 +130,7 @@ class Course:
             return found
         stops = [*(waypoints(keep, total) if self.waypoint else ()), keep]
         stops = stops[-max(1, min(len(stops), (steps - first) // 2)) :]
-        return found + self._pruned(stops, first, steps, total)
+        return self._quantized(found + self._pruned(stops, first, steps, total))
 
     def nested(
         self, steps: int, keep: Sequence[int], total: int, *, trained: bool = False
@@ -155,7 +163,20 @@ class Course:
         ]
         share = _DISTILL if self.distill is None else self.distill
         last = Phase("tune together", "nest", together, keep[0], keep[0], share, warms=True)
-        return [*found, last]
+        return self._quantized([*found, last])
+
+    def _quantized(self, phases: list[Phase]) -> list[Phase]:
+        """Let the last phase round as the arithmetic that was asked for."""
+        *before, last = phases
+        if self.quantize is None:
+            return phases
+        if last.kind == "prune":
+            raise TrellisError(
+                f"quantize={self.quantize!r} needs steps for fine-tuning, and none are left; give "
+                "more steps, or a split such as (0.3, 0.4, 0.3)"
+            )
+        name = f"{last.name} in {self.quantize}"
+        return [*before, replace(last, name=name, quantize=self.quantize)]
 
     def _first(self, steps: int, trained: bool) -> int:
         return 0 if trained else round(steps * self.split[0])

@@ -23,6 +23,7 @@ from ...masks.masked import plain_tensors
 from ...saving.nested import others_of
 from ..pruner import Pruner, carried
 from .course import WAYPOINTS, Course, Phase, rate_factor
+from .fake_quant import fake_quantized, round_weights
 from .progress import Watch
 from .state import random_state, read_state, restore_random, seed_everything, write_state
 from .task import Batch, Result, Task
@@ -212,6 +213,8 @@ class Run:
         self.losses += loss
         self.counted += 1
         self.step += 1
+        if phase.quantize is not None and self.step == self.ends[index]:
+            self.finish_rounding(self.setup.task.read(given))
         if phase.kind == "prune":
             assert self.pruner is not None
             if self.pruner.step() is not None:
@@ -244,13 +247,25 @@ class Run:
     def learn(self, batch: Batch, phase: Phase) -> Tensor:
         """Add the gradients of a batch; return its loss, without a teacher's."""
         with self.setup.autocast():
-            result = self.setup.task.result(self.runner, batch)
+            result = self.forward(batch, phase)
             loss = told = result.loss.reshape(())
             if phase.distill and self.teacher is not None:
                 taught = self._taught(result, batch)
                 loss = (1 - phase.distill) * loss + phase.distill * taught
         self.scaler.scale(loss).backward()
         return told.detach()
+
+    def forward(self, batch: Batch, phase: Phase) -> Result:
+        """Return the result of a batch, rounded as the phase asks for."""
+        with nullcontext() if phase.quantize is None else fake_quantized(self.runner):
+            return self.setup.task.result(self.runner, batch)
+
+    def finish_rounding(self, batch: Batch) -> None:
+        """Round weights at the end, to those that the last phase has trained with."""
+        self.model.eval()
+        with _unchanged_random(self.device), self.setup.autocast():
+            round_weights(self.model, lambda: self.setup.task.result(self.model, batch))
+        self.model.train()
 
     def _train(self, batch: Batch, phase: Phase) -> Tensor:
         setup = self.setup

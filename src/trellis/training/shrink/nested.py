@@ -162,7 +162,7 @@ class Together(Run):
         for place in (self.places[0], *self._drawn(), self.places[-1]):
             self.show(place)
             with setup.autocast():
-                result = task.result(self.runner, batch)
+                result = self.forward(batch, phase)
                 loss = told = result.loss.reshape(())
                 if phase.distill and task.distills():
                     if taught is None:
@@ -174,6 +174,9 @@ class Together(Run):
             self.scaler.scale(loss).backward()
             self._collect(place)
         return told.detach()
+
+    def finish_rounding(self, batch: Batch) -> None:
+        """Leave weights as they are: shared ones have another scale in each network."""
 
     def _drawn(self) -> list[Place]:
         """Return a network between the largest and the smallest, by the seed and the step."""

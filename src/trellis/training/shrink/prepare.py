@@ -167,6 +167,8 @@ def prepared(
     )
     if asked:
         course.nested(total, asked, net.total, trained=done)  # raises if there are too few steps
+    else:
+        course.phases(total, goal or net.total, net.total, trained=done)
     return Prepared(setup, net, course, total, goal, asked, at_least, done)
 
 

@@ -83,6 +83,7 @@ def shrink(
     distill: float | None = Course.distill,
     temperature: float = Course.temperature,
     waypoints: bool = Course.waypoint,
+    quantize: str | None = Course.quantize,
     example_inputs: Any = None,
     method: MethodName | str | Method = DEFAULT,
     saliency: Saliency | None = None,
@@ -152,6 +153,10 @@ def shrink(
         temperature: The temperature of that comparison.
         waypoints: Whether networks below 1 % of the connections are first pruned and fine-tuned at
             1 %, and those below 0.1 % at 0.1 % as well.
+        quantize: "int8" fine-tunes for `trellis.export_c` with ``arithmetic="int8"``: in the last
+            phase, forward passes round weights and activations (quantisation-aware training). A
+            single network then gets the rounded weights. Scores are those of floats. Default: no
+            rounding.
         example_inputs: Inputs to trace the model with (default: those of the first batch).
         method: As for `trellis.prune`.
         saliency: As for `trellis.Pruner`. Default: "taylor" if every weight gets a gradient, else
@@ -194,6 +199,7 @@ def shrink(
     course = Course(
         split=tuple(split) if isinstance(split, Sequence) else split,  # type: ignore[arg-type]
         curve=curve, updates=updates, distill=distill, temperature=temperature, waypoint=waypoints,
+        quantize=quantize,
     )  # fmt: skip
     place = device_of(device)
     precision = precision_of(precision, place)
