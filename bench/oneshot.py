@@ -27,8 +27,8 @@ import trellis
 
 METHODS: dict[str, dict[str, Any]] = {
     "closed (default)": {},
-    "closed, balanced": {"scope": "balanced"},
-    "closed, relative": {"saliency": "relative"},
+    "closed, one ranking": {"scope": "global"},
+    "closed, relative": {"scope": "global", "saliency": "relative"},
     "closed, LAMP": {"scope": "lamp"},
     "closed, ERK": {"scope": "erk"},
     "viterbi": {"method": "viterbi"},

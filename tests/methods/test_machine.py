@@ -134,7 +134,7 @@ def test_a_renewal_on_the_papers_network_takes_few_steps(
 
 def test_outputs_are_covered_alike_and_in_few_steps() -> None:
     model = GCN()
-    prune(model, torch.zeros(1, 21, 96), keep=3000)
+    prune(model, torch.zeros(1, 21, 96), keep=3000, scope="global")
     small, large = (trace(copy.deepcopy(model), torch.zeros(1, 21, 96)) for _ in range(2))
     # Too few for the best connections to reach all outputs.
     masks = prune(small, keep=150, method="viterbi")

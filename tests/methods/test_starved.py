@@ -67,7 +67,7 @@ def test_a_starved_layer_that_lives_is_named_by_prune_and_audit() -> None:
     torch.manual_seed(0)
     network = Skipping()
     with pytest.warns(UserWarning, match="starved layers") as caught:
-        masks = trellis.prune(network, X, sparsity=0.9)
+        masks = trellis.prune(network, X, sparsity=0.9, scope="global")
     assert len(caught) == 1 and caught[0].filename == __file__
     assert int(masks["block.weight"].sum()) == 1 and masks.starved == ("block.weight",)
     found = trellis.audit(network, X)

@@ -213,6 +213,32 @@ def balanced(
     return shares(capped(raw, sizes, budget), dict(sizes), budget)
 
 
+def by_thresholds(
+    saliency: Mapping[str, Tensor],
+    allowed: Mapping[str, Tensor] | None,
+    wanted: Mapping[str, int],
+) -> dict[str, Tensor]:
+    """Return each saliency relative to that of the last connection within its tensor's count.
+
+    So 1 and above is within the count. This needs no sorting.
+
+    >>> by_thresholds({"a": torch.tensor([4.0, 1.0, 2.0])}, None, {"a": 2})["a"]
+    tensor([2.0000, 0.5000, 1.0000])
+    """
+    scores = {}
+    for name, given in saliency.items():
+        low = min(float(given.min()), 0.0) if given.numel() else 0.0
+        s = given - low if low < 0 else given
+        among = None if allowed is None else {name: allowed[name]}
+        few = wanted[name] < 1  # of a tensor without a share, the first has a half
+        found = Ranking({name: s}, {name: s}).best(max(wanted[name], 1), among)
+        some = found[name][1]
+        cut = kth_largest([some], min(max(wanted[name], 1), len(some))) if len(some) else 1.0
+        cut = max(2 * cut if few else cut, torch.finfo(torch.float32).tiny)
+        scores[name] = (s / cut).clamp_(max=torch.finfo(torch.float32).max)
+    return scores
+
+
 def lamp(saliency: Tensor) -> Tensor:
     """Return layer-adaptive magnitudes: s² over the sum of squares of all that are as large."""
     flat = saliency.reshape(-1).cpu().to(torch.float64) ** 2
@@ -242,8 +268,8 @@ def scoped(
     }
     if scope == "balanced":
         wanted = balanced(Ranking(saliency, saliency, allowed), shapes, sizes, budget)
-    else:
-        wanted = counts(scope, shapes, sizes, budget, share)
+        return Ranking(by_thresholds(saliency, allowed, wanted), saliency, allowed), wanted
+    wanted = counts(scope, shapes, sizes, budget, share)
     scores = {}
     for name, s in saliency.items():
         # Rank within the tensor: a score of 1 or more means "within its count".

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from .method import Problem, ScopedMethod, register_method
+from .method import Method, Problem, Scope, ScopedMethod, register_method
 
 
 @register_method("magnitude")
@@ -43,6 +43,10 @@ class Closed(Magnitude):
     It is "magnitude" with a consistent result: the live part of a threshold on the saliency that
     has exactly the budget. Depth is not punished, so it suits networks with skip connections.
 
+    Args:
+        scope: How the budget is spread over parameters, as for "magnitude". None: "balanced" where
+            a network is pruned at once, and "global" where it is pruned gradually.
+
     >>> import trellis
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
     >>> masks = trellis.prune(model, torch.zeros(1, 8), keep=8, method=Closed())
@@ -51,6 +55,14 @@ class Closed(Magnitude):
     """
 
     consistent = True
+
+    scope: Scope | None = None
+
+    def settled(self, *, gradual: bool) -> Method:
+        """Return the method with its scope decided."""
+        if self.scope is not None:
+            return self
+        return replace(self, scope="global" if gradual else "balanced")
 
 
 @register_method("random")

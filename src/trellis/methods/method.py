@@ -127,6 +127,10 @@ class Method(ABC):
         """The only budget that fits the options; None if any does."""
         return None
 
+    def settled(self, *, gradual: bool) -> Method:
+        """Return the method with every option decided, for a schedule or for pruning at once."""
+        return self
+
     def check(self, sizes: Mapping[str, int]) -> None:  # noqa: B027  (nothing to check by default)
         """Check the options against a network with ``sizes`` connections per parameter."""
 
@@ -209,11 +213,11 @@ class ScopedMethod(ScoreMethod):
             counts sets them directly.
     """
 
-    scope: Scope = "global"
+    scope: Scope | None = "global"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.scope, Mapping):  # counts are checked with the network
+        if isinstance(self.scope, str):  # counts are checked with the network
             check_scope(self.scope, {})
 
     @property
@@ -221,11 +225,13 @@ class ScopedMethod(ScoreMethod):
         return sum(self.scope.values()) if isinstance(self.scope, Mapping) else None
 
     def check(self, sizes: Mapping[str, int]) -> None:
-        check_scope(self.scope, sizes)
+        if self.scope is not None:
+            check_scope(self.scope, sizes)
 
     def _ranked(self, problem: Problem) -> tuple[Ranking, dict[str, int] | None]:
         worth = dict(lifted(self._checked(problem), problem.fresh))
-        return scoped(self.scope, worth, problem.allowed, problem.budget, problem.share)
+        scope = "global" if self.scope is None else self.scope
+        return scoped(scope, worth, problem.allowed, problem.budget, problem.share)
 
 
 class WalkMethod(Method):

@@ -336,9 +336,9 @@ def prune(
         ignore: Name patterns of parameters that are neither pruned nor counted, such as "head.*".
         **method_options: The options of the method, if ``method`` is a name:
 
-            - scope ("closed", "magnitude", "random"; default "global"): how the budget is spread
-              over parameters. "global", "layer", "erk", "lamp", "balanced", or a mapping of
-              parameter names to counts, which needs no other budget.
+            - scope ("closed": default "balanced"; "magnitude", "random": default "global"): how the
+              budget is spread over parameters. "global", "layer", "erk", "lamp", "balanced", or a
+              mapping of parameter names to counts, which needs no other budget.
             - surrogate ("chains"; default "local"): score a step by its own saliency ("local"), or
               by all paths ahead, too ("global").
             - inverse_alpha ("chains"; default 1.0): 1/α of the global surrogate. 1 sums all paths
@@ -360,7 +360,7 @@ def prune(
     >>> masks.kept, masks.total
     (8, 80)
     """
-    chosen = resolved(method, method_options)
+    chosen = resolved(method, method_options).settled(gradual=False)
     options = Options(
         chosen, saliency, consistent, stochastic, seed, cover_outputs, ignore, cover_layers
     )

@@ -348,7 +348,8 @@ def options_of(given: Mapping[str, Any]) -> Options:
     """
     shared = {name: value for name, value in given.items() if name in _SHARED}
     own = {name: v for name, v in given.items() if name not in _SHARED and name != "method"}
-    return Options(resolved(given.get("method", DEFAULT), own), **({"consistent": True} | shared))
+    method = resolved(given.get("method", DEFAULT), own).settled(gradual=True)
+    return Options(method, **({"consistent": True} | shared))
 
 
 VERSION = 1
