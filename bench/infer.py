@@ -23,7 +23,7 @@ import numpy as np
 import rich
 import torch
 from infer_models import RATES, Pruned, pruned
-from infer_native import Driven, called, driver
+from infer_native import Driven, Limits, called, driver, limits
 from infer_peers import PEERS, Floats
 from report import Table
 
@@ -32,7 +32,6 @@ GOALS = {
     1: {0.9: 0.25, 0.95: 0.14, 0.99: 0.05, 0.999: 0.006},
     64: {0.9: 0.25, 0.95: 0.15, 0.99: 0.04, 0.999: 0.007},
 }
-LIMIT = {0.9: 0.19, 0.95: 0.10, 0.99: 0.023, 0.999: 0.002}  # multiply-adds and gathers, batch 1
 SIZES = {0.99: 60_000, 0.999: 13_000}
 PACKAGES = ("torch", "onnxruntime", "openvino", "nncf", "scipy")
 POOL = 512  # different samples
@@ -115,6 +114,14 @@ def measured(made: dict[str, Turn], rounds: int) -> dict[str, float]:
     return best
 
 
+def bounds(network: Pruned, batch: int, limit: Limits) -> dict[str, float]:
+    """Seconds that a float32 kernel on one thread needs at least, if it uses every weight."""
+    found = {"limit by multiply-adds": network.plain.uses * batch * limit.multiply_add}
+    if batch == 1:
+        found["limit by reading weights"] = limit.reading[4 * network.plain.weights]
+    return found
+
+
 def speed_table(found: dict[str, dict[str, float]], batch: int) -> Table:
     """Ratios to ONNX Runtime dense, with microseconds, a column a rate."""
     names = list(dict.fromkeys(name for row in found.values() for name in row))
@@ -127,8 +134,6 @@ def speed_table(found: dict[str, dict[str, float]], batch: int) -> Table:
             )
         rows.append(cells)
     rows.append(["goal", *(f"{GOALS[batch][float(rate)]:g}" for rate in found)])
-    if batch == 1:
-        rows.append(["limit", *(f"{LIMIT[float(rate)]:g}" for rate in found)])
     head = ("contender", *(f"{100 * float(rate):g} %" for rate in found))
     return Table(f"Batch {batch}: ratio to {BASE} (least time of a call)", head, rows)
 
@@ -149,13 +154,28 @@ def size_table(networks: dict[str, Pruned]) -> Table:
 
 
 def versions() -> dict[str, str]:
-    found = {"processor": platform.machine(), "python": platform.python_version()}
+    found = {"processor": _processor(), "python": platform.python_version()}
     for package in PACKAGES:
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             found[package] = "not installed"
     return found
+
+
+def _processor() -> str:
+    """Its name and the widths of its vectors, as Linux tells them; else its family."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    facts = dict(line.split(":", 1) for line in lines if ":" in line)
+    facts = {key.strip(): value.strip() for key, value in facts.items()}
+    name = facts.get("model name", platform.machine())
+    able = facts.get("flags", "").split()
+    sets = [word for word in ("avx2", "fma", "avx512f", "avx512_vnni") if word in able]
+    kind = [f"{key} {facts[key]}" for key in ("cpu family", "model") if key in facts]
+    return f"{name} ({', '.join([*kind, *sets])})"
 
 
 def arguments() -> argparse.Namespace:
@@ -181,11 +201,13 @@ def main() -> None:
         folder = Path(name)
         program = driver(folder)
         networks = {str(rate): pruned(rate, asked.seed, folder) for rate in asked.rates}
+        limit = limits(folder, [4 * network.plain.weights for network in networks.values()])
         for batch in asked.batches:
             found = {}
             for rate, network in networks.items():
                 made, refused, drivers = turns(network, batch, program, folder, asked)
                 found[rate] = measured(made, asked.rounds if batch == 1 else asked.rounds // 4)
+                found[rate] |= bounds(network, batch, limit)
                 results["refused"] |= refused
                 for one in drivers:
                     one.close()

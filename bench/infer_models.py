@@ -36,7 +36,7 @@ def dense(seed: int) -> GCN:
 def pruned(rate: float, seed: int, folder: Path) -> Pruned:
     """At random weights, by viterbi: what matters here is where the live ones lie."""
     model = copy.deepcopy(dense(seed))
-    masks = trellis.prune(model, EXAMPLE, sparsity=rate)
+    masks = trellis.prune(model, EXAMPLE, sparsity=rate, method="viterbi")
     masks.bake(model)
     found = tables(model, EXAMPLE)
     files = {}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
@@ -20,13 +21,32 @@ SOURCE = Path(str(files("trellis.deploy.c").joinpath("source")))
 
 def driver(folder: Path) -> Path:
     """The timing program, built with the flags of the run-time's own library."""
-    target = folder / "driver"
-    parts = [str(SOURCE / name) for name in SOURCES]
+    return _built(folder / "driver", "infer_driver.c", [str(SOURCE / name) for name in SOURCES])
+
+
+def _built(target: Path, main: str, parts: Sequence[str] = ()) -> Path:
     flags = ["-std=gnu99", "-O3", "-march=native", f"-I{SOURCE}"]
-    main = str(Path(__file__).with_name("infer_driver.c"))
+    source = str(Path(__file__).with_name(main))
     compiler = os.environ.get("CC", "cc")
-    subprocess.run([compiler, *flags, "-o", str(target), main, *parts, "-lm"], check=True)
+    subprocess.run([compiler, *flags, "-o", str(target), source, *parts, "-lm"], check=True)
     return target
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What this processor can do at best, in seconds."""
+
+    multiply_add: float
+    reading: dict[int, float]  # by count of bytes
+
+
+def limits(folder: Path, sizes: Sequence[int]) -> Limits:
+    """Multiply-adds with every lane in use, and reading so many bytes from the nearest cache."""
+    command = [str(_built(folder / "limits", "infer_limits.c")), *map(str, sizes)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    times = [float(one) for one in found]
+    reading = dict(zip(sizes, (1e-6 * one for one in times[1:]), strict=True))
+    return Limits(1e-9 * times[0], reading)
 
 
 class Driven:

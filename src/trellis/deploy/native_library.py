@@ -188,10 +188,10 @@ def _absolute(folders: str) -> str:
 
 SOURCES = ("native.c", "reader.c", "plan.c", "single.c", "lanes.c", "whole.c")
 HEADERS = (
-    "activation.h", "bits.h", "chunk.h", "cosine.h", "follow.h", "fours.h", "half.h", "int8.h",
-    "int8_loops.h", "int8_rows.h", "int8_wide.h", "kernel.h", "lanes.h", "loop_reader.h", "loops.h",
-    "native.h", "plan.h", "reader.h", "real.h", "size.h", "sums.h", "tables.h", "turn.h", "whole.h",
-    "wide.h",
+    "activation.h", "bits.h", "chunk.h", "cosine.h", "finite.h", "follow.h", "fours.h", "half.h",
+    "int8.h", "int8_loops.h", "int8_rows.h", "int8_wide.h", "kernel.h", "lanes.h", "loop_reader.h",
+    "loops.h", "native.h", "plan.h", "reader.h", "real.h", "size.h", "sums.h", "tables.h", "turn.h",
+    "whole.h", "wide.h",
 )  # fmt: skip
 FLAGS = ("-std=gnu99", "-O3", "-fPIC", "-shared", "-fvisibility=hidden")
 
@@ -214,7 +214,7 @@ def library() -> ctypes.CDLL:
         "trellis_inputs": (ctypes.c_uint32, [pointer]),
         "trellis_outputs": (ctypes.c_uint32, [pointer]),
         "trellis_scratch": (size, [pointer, size]),
-        "trellis_predict": (None, [pointer, pointer, size, pointer, pointer]),
+        "trellis_checked": (ctypes.c_int, [pointer, pointer, size, pointer, pointer]),
         "trellis_recorded": (
             ctypes.c_int,
             [pointer, size, size, size, pointer, size, ctypes.c_float, *[pointer] * 3, size,

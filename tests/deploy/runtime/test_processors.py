@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import trellis
 from tests.deploy.networks import NETWORKS
@@ -49,3 +50,49 @@ def test_equal(processor: str, name: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert np.abs(network.predict(x) - wanted).max() <= most  # abreast
     alone = np.stack([network.predict(sample) for sample in x])
     assert np.abs(alone.reshape(wanted.shape) - wanted).max() <= most
+
+
+@pytest.mark.parametrize("density", [0.02, 0.1, 0.3, 1.0])
+@pytest.mark.parametrize("processor", NEEDS)
+def test_rows_of_any_density(
+    processor: str, density: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One sample by gathers or by windows, whichever is chosen; rows of very different lengths."""
+    use_kernel_for(processor, monkeypatch)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(300, 77), nn.Tanh(), nn.Linear(77, 21))
+    for layer in (model[0], model[2]):
+        assert isinstance(layer, nn.Linear)
+        share = density * torch.linspace(0.0, 2.0, len(layer.weight))[:, None]
+        with torch.no_grad():
+            layer.weight *= torch.rand_like(layer.weight) < share
+    trellis.export_c(model, torch.zeros(1, 300), tmp_path)
+    network = trellis.Runtime(tmp_path / "model.trellis")
+    x = torch.randn(SAMPLES, 300)
+    wanted = model(x).detach().numpy()
+    alone = np.stack([network.predict(sample) for sample in x])
+    assert np.abs(alone - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("processor", NEEDS)
+def test_infinite_units_reach_their_readers_alone(
+    processor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of one vector go through memory together; only one of them reads infinite units."""
+    use_kernel_for(processor, monkeypatch)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2, 64, bias=False), nn.Linear(64, 16, bias=False), nn.Sigmoid())
+    first, second = model[0], model[1]
+    assert isinstance(first, nn.Linear) and isinstance(second, nn.Linear)
+    with torch.no_grad():
+        first.weight[40:] = 3e38
+        second.weight[:, 40:] = 0
+        second.weight[5, 40:] = 1
+    trellis.export_c(model, torch.zeros(1, 2), tmp_path)
+    network = trellis.Runtime(tmp_path / "model.trellis")
+    x = torch.tensor([2.0, 3.0])
+    hidden = first(x)
+    assert hidden.isinf().sum() == 24
+    wanted = model[1:](hidden.clamp(max=1e30)).detach().numpy()  # dense, 0 · ∞ would be NaN
+    assert wanted[5] == 1
+    np.testing.assert_allclose(network.predict(x), wanted, rtol=1e-5)

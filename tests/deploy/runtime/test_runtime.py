@@ -77,6 +77,91 @@ def test_wrong_shapes_are_told(tmp_path: Path) -> None:
             network.predict([[0.0, 1.0, 2.0], [0.0, value, 2.0]])
 
 
+class Own(np.ndarray[Any, np.dtype[Any]]):
+    """An array of another class."""
+
+
+def test_one_sample_in_any_form(tmp_path: Path) -> None:
+    """Strides, orders of bytes, subclasses, other types and tensors with gradients."""
+    model = nn.Linear(6, 2)
+    network = opened(model, torch.zeros(1, 6), tmp_path)
+    x = np.linspace(-1, 1, 6, dtype=np.float32)
+    wanted = network.predict(x)
+    np.testing.assert_allclose(wanted, model(torch.from_numpy(x)).detach(), rtol=1e-5, atol=1e-6)
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    for given in (
+        frozen, np.repeat(x, 3)[::3], x[::-1].copy()[::-1], x.astype(">f4"), x.astype(np.float64),
+        x.view(Own), x.tolist(), torch.from_numpy(x), torch.from_numpy(x).requires_grad_(),
+        torch.from_numpy(np.repeat(x, 2))[::2],
+    ):  # fmt: skip
+        found = network.predict(given)
+        np.testing.assert_array_equal(found.reshape(wanted.shape), wanted)
+        np.testing.assert_array_equal(network.predict(x[None]), wanted[None])
+
+
+def test_outputs_are_the_callers_own(tmp_path: Path) -> None:
+    network = opened(nn.Linear(3, 2), torch.zeros(1, 3), tmp_path)
+    x = np.ones(3, np.float32)
+    first = network.predict(x)
+    kept = first.copy()
+    second = network.predict(2 * x)
+    np.testing.assert_array_equal(first, kept)
+    second[:] = 7
+    np.testing.assert_array_equal(network.predict(x), kept)
+    np.testing.assert_array_equal(x, np.ones(3, np.float32))
+
+
+def test_a_call_within_a_call(tmp_path: Path) -> None:
+    """A signal handler may predict between any two steps of an interrupted call."""
+    network = opened(nn.Linear(3, 2), torch.zeros(1, 3), tmp_path)
+    x = np.array([1.0, 2.0, 3.0], np.float32)
+    wanted, inside = network.predict(x), 0
+
+    def step(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal inside
+        sys.settrace(None)
+        network.predict(-5 * x)
+        inside += 1
+        sys.settrace(step)
+        return step
+
+    sys.settrace(step)
+    try:
+        found = network.predict(x)
+    finally:
+        sys.settrace(None)
+    assert inside > 5
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_what_is_not_finite_is_told_every_time(tmp_path: Path) -> None:
+    model = nn.Linear(2, 1, bias=False)
+    with torch.no_grad():
+        model.weight[:] = 3e38
+    network = opened(model, torch.zeros(1, 2), tmp_path)
+    large, wrong = np.ones((1, 2), np.float32), np.array([[1, np.nan]], np.float32)
+    right = np.array([[0.25, 0.25]], np.float32)
+    for batch in (1, 2, 40):
+        for _ in range(2):
+            with pytest.raises(TrellisError, match="an output is not finite"):
+                network.predict(np.repeat(large, batch, 0))
+            with pytest.raises(TrellisError, match="an input holds a number that is not finite"):
+                network.predict(np.repeat(wrong, batch, 0))
+            np.testing.assert_allclose(network.predict(np.repeat(right, batch, 0)), 1.5e38)
+
+
+def test_large_inputs(tmp_path: Path) -> None:
+    model = nn.Linear(20_000, 2)
+    with torch.no_grad():
+        model.weight[:, ::2] = 0
+    network = opened(model, torch.zeros(1, 20_000), tmp_path)
+    x = torch.randn(3, 20_000)
+    wanted = model(x).detach()
+    np.testing.assert_allclose(network.predict(x), wanted, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(network.predict(x[0]), wanted[0], rtol=1e-4, atol=1e-4)
+
+
 def test_threads_share_a_model(tmp_path: Path) -> None:
     model, example = paper(0.99)
     network = opened(model, example, tmp_path)

@@ -9,6 +9,7 @@
 
 #include "chunk.h"
 #include "cosine.h"
+#include "finite.h"
 #include "follow.h"
 #include "size.h"
 #include "turn.h"
@@ -118,6 +119,15 @@ void trellis_predict(
     }
     for (; done < batch; done++)
         single(model, inputs + done * m->inputs, outputs + done * m->outputs, scratch);
+}
+
+int trellis_checked(
+    const trellis_model *model, const float *inputs, size_t batch, float *outputs, void *scratch
+) {
+    /* The kernel has no branches for NaN. */
+    if (!trellis_finite(inputs, batch * trellis_inputs(model))) return -1;
+    trellis_predict(model, inputs, batch, outputs, scratch);
+    return trellis_finite(outputs, batch * trellis_outputs(model)) ? 0 : -2;
 }
 
 int trellis_recorded(

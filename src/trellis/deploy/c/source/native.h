@@ -39,6 +39,11 @@ TRELLIS_API size_t trellis_scratch(const trellis_model *model, size_t batch);
 TRELLIS_API void trellis_predict(
     const trellis_model *model, const float *inputs, size_t batch, float *outputs, void *scratch);
 
+/* The same for inputs that nobody has looked at. Returns 0, -1 where an input is not finite (nothing
+ * is computed then), or -2 where an output is not. */
+TRELLIS_API int trellis_checked(
+    const trellis_model *model, const float *inputs, size_t batch, float *outputs, void *scratch);
+
 /* A recording as an input. See chunk.h; with a body, turn.h; with bones (so many pairs of joints, and
  * their length), size.h; with a table, cosine.h, which needs 3 * chunks numbers of work memory; to
  * follow the roots, follow.h.

@@ -60,9 +60,48 @@ static void plan_lanes(
     }
 }
 
-static void plan_slice(trellis_part *p, const row *rows, uint32_t count, size_t *vector) {
+static uint32_t address(const row *from, uint32_t term) { return from->terms[term] + from->offset; }
+
+/* Cuts a slice into at most so many windows, and writes them where there is room for them. Returns
+ * how many there are; 0 where they are more, or where terms do not ascend. */
+static uint32_t plan_windows(
+    const row *rows, uint32_t count, uint64_t most, uint32_t *from, trellis_window *window
+) {
+    uint32_t done[WIDE] = {0}, windows = 0;
+    for (uint32_t r = 0; r < count; r++)
+        for (uint32_t t = 1; t < rows[r].fan; t++)
+            if (address(&rows[r], t) < address(&rows[r], t - 1)) return 0;
+    for (; windows <= most; windows++) {
+        uint32_t low = UINT32_MAX;
+        for (uint32_t r = 0; r < count; r++)
+            if (done[r] < rows[r].fan && address(&rows[r], done[r]) < low)
+                low = address(&rows[r], done[r]);
+        if (low == UINT32_MAX) return windows;
+        if (window) from[windows] = low;
+        for (uint32_t r = 0; r < count; r++)
+            for (uint32_t t = 0; t < TRELLIS_PICKS && done[r] < rows[r].fan; t++, done[r]++) {
+                const uint32_t place = address(&rows[r], done[r]) - low;
+                if (place >= 2 * WIDE) break;
+                if (!window) continue;
+                window[windows].places[r] |= place << 8 * t;
+                window[windows].weights[t * WIDE + r] = rows[r].weights[done[r]];
+            }
+    }
+    return 0;
+}
+
+/* How many windows a slice is worth, or 0: three take about as long as two gathered vectors. */
+static uint32_t windows_of(const row *rows, uint32_t count) {
+    const uint64_t most = 3 * (uint64_t)rows[count - 1].fan / 2;
+    return TRELLIS_WINDOWS ? plan_windows(rows, count, most, NULL, NULL) : 0;
+}
+
+static void plan_slice(
+    trellis_part *p, const row *rows, uint32_t count, size_t *vector, size_t *window
+) {
     trellis_slice *s = &p->slice[p->slices];
     const uint32_t width = rows[count - 1].fan; /* fans ascend */
+    const uint32_t windows = windows_of(rows, count);
     float *bias = p->bias + (size_t)p->slices * WIDE;
     uint32_t *outs = p->outs + (size_t)p->slices * WIDE;
     int together = count == WIDE;
@@ -74,7 +113,7 @@ static void plan_slice(trellis_part *p, const row *rows, uint32_t count, size_t 
         bias[r] = r < count ? from->bias : 0.0f;
         outs[r] = r < count ? from->out : p->alone.size; /* a spare place behind the units */
         together &= r == 0 || outs[r] == outs[0] + r;
-        for (uint32_t t = 0; t < width; t++) {
+        for (uint32_t t = 0; t < width && !windows; t++) {
             const int real = r < count && t < from->fan;
             const uint32_t at = real ? from->terms[t] + from->offset
                                      : first->terms[0] + first->offset;
@@ -84,19 +123,33 @@ static void plan_slice(trellis_part *p, const row *rows, uint32_t count, size_t 
             p->weights[place] = real ? from->weights[t] : 0.0f;
         }
     }
-    s->width = width;
+    s->width = windows ? 0 : width;
+    s->windows = windows;
     s->out = together ? outs[0] : TRELLIS_SCATTERED;
-    *vector += width;
+    if (windows) plan_windows(rows, count, windows, p->from + *window, p->window + *window);
+    *vector += s->width;
+    *window += windows;
     p->slices++;
 }
 
 /* Goes over a step twice: to count, with fill 0, and to fill what was allocated in between. */
 typedef struct {
-    size_t runs, lanes, slices, vectors;
+    size_t runs, lanes, slices, vectors, windows;
 } extent;
 
+static void plan_full(trellis_part *p, const row *rows, uint32_t count, extent *e, int fill) {
+    if (fill) {
+        plan_slice(p, rows, count, &e->vectors, &e->windows);
+    } else {
+        const uint32_t windows = windows_of(rows, count);
+        e->windows += windows;
+        e->vectors += windows ? 0 : rows[count - 1].fan;
+    }
+    e->slices++;
+}
+
 static extent plan_rows(trellis_part *p, int fill) {
-    extent e = {0, 0, 0, 0};
+    extent e = {0, 0, 0, 0, 0};
     const trellis_tables *m = &p->alone;
     const uint32_t *terms = m->terms, *offsets = m->offsets, *outs = m->outs;
     const float *weights = m->weights;
@@ -124,9 +177,7 @@ static extent plan_rows(trellis_part *p, int fill) {
                     const row made = {terms, weights, fan, offsets[n], outs[n], m->bias[g]};
                     rows[waiting++] = made;
                     if (waiting < WIDE) continue;
-                    if (fill) plan_slice(p, rows, waiting, &e.vectors);
-                    else e.vectors += fan;
-                    e.slices++;
+                    plan_full(p, rows, waiting, &e, fill);
                     waiting = 0;
                 }
             }
@@ -136,11 +187,7 @@ static extent plan_rows(trellis_part *p, int fill) {
             outs += count;
         }
     }
-    if (waiting) {
-        if (fill) plan_slice(p, rows, waiting, &e.vectors);
-        else e.vectors += rows[waiting - 1].fan;
-        e.slices++;
-    }
+    if (waiting) plan_full(p, rows, waiting, &e, fill);
     return e;
 }
 
@@ -153,6 +200,9 @@ static int plan_part(trellis_part *p) {
     p->weights = some(e.vectors, WIDE * sizeof *p->weights, &failed);
     p->bias = some(e.slices, WIDE * sizeof *p->bias, &failed);
     p->outs = some(e.slices, WIDE * sizeof *p->outs, &failed);
+    p->from = some(e.windows, sizeof *p->from, &failed);
+    p->unaligned = some(e.windows + 1, sizeof *p->window, &failed);
+    p->window = (trellis_window *)(((uintptr_t)p->unaligned + 63u) & ~(uintptr_t)63u);
     if (p->alone.size < 0xffffu) p->near = some(e.vectors, WIDE * sizeof *p->near, &failed);
     else p->far = some(e.vectors, WIDE * sizeof *p->far, &failed);
     if (failed) return 0;
@@ -282,6 +332,8 @@ void trellis_drop(trellis_plan *plan) {
         free(p->weights);
         free(p->bias);
         free(p->outs);
+        free(p->from);
+        free(p->unaligned);
     }
     free(plan->part);
     free(plan);

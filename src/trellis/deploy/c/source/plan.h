@@ -5,6 +5,11 @@
  * once, no address looked up. All other rows of a sum are cut into *slices*, as many rows abreast
  * as a vector has lanes, whose terms are gathered from memory. Rows come in order of their fan, so
  * a slice wastes little.
+ *
+ * With AVX-512, a gather takes far longer than picking numbers out of two registers. So a slice
+ * whose rows are dense enough goes through memory in *windows* of two vectors, of which each lane
+ * picks up to four terms. A window begins at the lowest term that is left: a lane that is ahead
+ * waits for the others. What a lane does not need has the weight zero.
  * Generated and run-time code of Trellis may be used under any licence.
  */
 #ifndef TRELLIS_PLAN_H
@@ -20,6 +25,7 @@
 #else
 #define TRELLIS_WIDE 0
 #endif
+#define TRELLIS_WINDOWS (TRELLIS_WIDE == 16)
 #define TRELLIS_PLANNED (TRELLIS_WIDE > 0)
 #define TRELLIS_ROOM (TRELLIS_PLANNED ? TRELLIS_WIDE : 1) /* of arrays that are there anyway */
 
@@ -38,9 +44,18 @@ typedef struct {
 } trellis_lanes;
 
 typedef struct {
-    uint32_t width; /* vectors of terms */
-    uint32_t out;   /* the first of a vector's outs in a row, or TRELLIS_SCATTERED */
+    uint32_t width;   /* vectors of terms that are gathered, */
+    uint32_t windows; /* or else windows */
+    uint32_t out;     /* the first of a vector's outs in a row, or TRELLIS_SCATTERED */
 } trellis_slice;
+
+enum { TRELLIS_PICKS = 4 }; /* terms of a lane in a window */
+
+/* Byte t of `places` says which of the window's numbers is term t of a lane. Whole cache lines. */
+typedef struct {
+    uint32_t places[TRELLIS_ROOM];
+    float weights[TRELLIS_PICKS * TRELLIS_ROOM];
+} trellis_window;
 
 #define TRELLIS_BEYOND 64 /* numbers behind memory that vectors of a loop may read */
 
@@ -64,6 +79,9 @@ typedef struct {
     uint32_t *far;   /* or else */
     float *weights, *bias;
     uint32_t *outs;
+    uint32_t *from; /* where each window of the slices begins */
+    trellis_window *window; /* aligned, in `unaligned` */
+    void *unaligned;
 } trellis_part;
 
 typedef struct {

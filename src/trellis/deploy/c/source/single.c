@@ -21,9 +21,8 @@
 #if TRELLIS_PLANNED
 #include "wide.h"
 
-static inline wide finished(const trellis_step *s, wide v) {
-    if (s->act == TRELLIS_RELU) return wide_relu(v);
-    if (s->act == TRELLIS_NONE) return v;
+/* Apart, so that sums stay in registers where no more than ReLU is asked for. */
+static TRELLIS_APART wide activated(const trellis_step *s, wide v) {
     float lane[TRELLIS_WIDE];
     wide_to(lane, v);
     for (int l = 0; l < TRELLIS_WIDE; l++)
@@ -31,17 +30,32 @@ static inline wide finished(const trellis_step *s, wide v) {
     return wide_from(lane);
 }
 
-/* So many vectors at once: their sums stay in registers. */
+static inline wide finished(const trellis_step *s, wide v) {
+    if (s->act == TRELLIS_RELU) return wide_relu(v);
+    if (s->act == TRELLIS_NONE) return v;
+    return activated(s, v);
+}
+
+#define ADDED(sum, t, v)                                                                    \
+    sum = wide_fma(                                                                         \
+        wide_all(weights[t]), wide_from(base + terms[t] + (v) * TRELLIS_WIDE), sum)
+
+/* So many vectors at once: their sums stay in registers. Where they are few, even and odd terms are
+ * summed up apart, so that an addition does not wait for the one before. */
 #define ACROSS(vectors)                                                                     \
     do {                                                                                    \
-        wide sum[vectors];                                                                  \
+        enum { APART = vectors < 4 ? 2 : 1 };                                               \
+        wide sum[APART * vectors];                                                          \
+        uint32_t t = 0;                                                                     \
         for (int v = 0; v < vectors; v++) sum[v] = wide_all(r->bias);                       \
-        for (uint32_t t = 0; t < r->fan; t++) {                                             \
-            const wide w = wide_all(weights[t]);                                            \
-            const float *from = base + terms[t];                                            \
-            for (int v = 0; v < vectors; v++)                                               \
-                sum[v] = wide_fma(w, wide_from(from + v * TRELLIS_WIDE), sum[v]);           \
-        }                                                                                   \
+        for (int v = vectors; v < APART * vectors; v++) sum[v] = wide_all(0.0f);            \
+        for (; t + APART <= r->fan; t += APART)                                             \
+            for (int v = 0; v < APART * vectors; v++)                                       \
+                ADDED(sum[v], t + (uint32_t)(v / vectors), v % vectors);                    \
+        for (; t < r->fan; t++)                                                             \
+            for (int v = 0; v < vectors; v++) ADDED(sum[v], t, v);                          \
+        for (int v = vectors; v < APART * vectors; v++)                                     \
+            sum[v - vectors] = wide_add(sum[v - vectors], sum[v]);                          \
         for (int v = 0; v < vectors; v++) wide_some(x, lanes++, finished(p->step, sum[v])); \
         base += vectors * TRELLIS_WIDE;                                                     \
         left -= vectors;                                                                    \
@@ -61,6 +75,58 @@ static void ran(const trellis_part *p, float *x) {
     }
 }
 
+#if TRELLIS_WINDOWS
+
+#define PICKED(sum, j)                                                                      \
+    do {                                                                                    \
+        const wide weights = wide_from(window->weights + (j) * TRELLIS_WIDE);               \
+        wide picked = wide_pick(low, high, &places);                                        \
+        if (exact) picked = wide_weighted(picked, weights);                                 \
+        sum = wide_fma(weights, picked, sum);                                               \
+    } while (0)
+
+static inline wide windows_summed(
+    const trellis_window *window, const uint32_t *from, uint32_t count, const float *x, wide a,
+    int exact
+) {
+    wide b = wide_all(0.0f), c = b, d = b;
+    for (; count; count--, window++, from++) {
+        const wide low = wide_from(x + *from), high = wide_from(x + *from + TRELLIS_WIDE);
+        wide_places places = wide_places_from(window->places);
+        PICKED(a, 0);
+        PICKED(b, 1);
+        PICKED(c, 2);
+        PICKED(d, 3);
+    }
+    return wide_add(wide_add(a, b), wide_add(c, d));
+}
+
+static TRELLIS_APART wide windows_again(
+    const trellis_window *window, const uint32_t *from, uint32_t count, const float *x, wide a
+) {
+    return windows_summed(window, from, count, x, a, 1);
+}
+
+/* A lane that has no term left in a window reads some other number there, with weight zero. Where
+ * that is infinite, the sum becomes NaN: so what is not finite is summed up again, exactly. */
+static inline wide windows(
+    const trellis_window *window, const uint32_t *from, uint32_t count, const float *x, wide a
+) {
+    const wide sum = windows_summed(window, from, count, x, a, 0);
+    return wide_finite(sum) ? sum : windows_again(window, from, count, x, a);
+}
+
+#else
+
+static inline wide windows(
+    const trellis_window *window, const uint32_t *from, uint32_t count, const float *x, wide a
+) {
+    (void)window, (void)from, (void)count, (void)x;
+    return a;
+}
+
+#endif
+
 #define TERM(gather, sum, j)                                                                \
     sum = wide_fma(                                                                         \
         wide_from(weights + (j) * TRELLIS_WIDE), gather(x, index + (j) * TRELLIS_WIDE), sum)
@@ -68,11 +134,16 @@ static void ran(const trellis_part *p, float *x) {
 #define GATHERED(name, type, gather)                                                        \
     static void name(const trellis_part *p, const type *index, float *x) {                  \
         const float *weights = p->weights;                                                  \
+        const trellis_window *window = p->window;                                           \
+        const uint32_t *from = p->from;                                                     \
         for (uint32_t i = 0; i < p->slices; i++) {                                          \
             const trellis_slice *s = &p->slice[i];                                          \
             const uint32_t *outs = p->outs + (size_t)i * TRELLIS_WIDE;                      \
             wide a = wide_from(p->bias + (size_t)i * TRELLIS_WIDE);                         \
             wide b = wide_all(0.0f), c = b, d = b;                                          \
+            a = windows(window, from, s->windows, x, a);                                    \
+            window += s->windows;                                                           \
+            from += s->windows;                                                             \
             uint32_t t = 0;                                                                 \
             for (; t + 4 <= s->width; t += 4) {                                             \
                 TERM(gather, a, 0);                                                         \

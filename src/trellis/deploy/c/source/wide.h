@@ -28,6 +28,29 @@ static inline wide wide_near(const float *x, const uint16_t *places) {
     return _mm512_i32gather_ps(_mm512_cvtepu16_epi32(near), x, 4);
 }
 
+typedef __m512i wide_places;
+
+static inline wide_places wide_places_from(const uint32_t *places) {
+    return _mm512_load_si512(places);
+}
+
+/* Each lane's number out of a window, and then the next place. */
+static inline wide wide_pick(wide low, wide high, wide_places *places) {
+    const wide picked = _mm512_permutex2var_ps(low, *places, high);
+    *places = _mm512_srli_epi32(*places, 8);
+    return picked;
+}
+
+/* A number, or 0 where the weight is zero. */
+static inline wide wide_weighted(wide v, wide weights) {
+    const __m512i bits = _mm512_castps_si512(weights);
+    return _mm512_maskz_mov_ps(_mm512_test_epi32_mask(bits, bits), v);
+}
+
+static inline int wide_finite(wide v) {
+    return _mm512_cmp_ps_mask(_mm512_sub_ps(v, v), _mm512_setzero_ps(), _CMP_EQ_OQ) == 0xffffu;
+}
+
 static inline void wide_scatter(float *x, const uint32_t *places, wide v) {
     _mm512_i32scatter_ps(x, _mm512_loadu_si512(places), v, 4);
 }
