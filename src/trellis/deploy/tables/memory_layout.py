@@ -496,27 +496,36 @@ def _packed(
             if source >= 0:
                 last[source] = len(net.blocks)
     fillers = [block.first for block in net.blocks]
+    under: list[tuple[int, int] | None] = []  # of each home: what it may lie on, and how far along
+    for number in homes:
+        block = net.blocks[number]
+        added = _added_to(block, owner, place) if fillers.count(block.first) == 1 else None
+        under.append(added if added is not None and last[added[0]] == number else None)
+    apart = _first_fit(net.input_units, homes, sizes, last, [None] * len(homes))
+    over = _first_fit(net.input_units, homes, sizes, last, under)
+    return min(apart, over, key=lambda found: found[1])  # the rest may be packed worse
+
+
+def _first_fit(
+    begins: int, homes: list[int], sizes: list[int], last: list[int],
+    under: list[tuple[int, int] | None],
+) -> tuple[list[int], int]:  # fmt: skip
     bases: list[int] = []
-    top = net.input_units
+    top = begins
     for home, size in enumerate(sizes):
         busy = [i for i in range(home) if last[i] >= homes[home]]
-        block = net.blocks[homes[home]]
-        added = _added_to(block, owner, place) if fillers.count(block.first) == 1 else None
-        if added is not None and last[added[0]] == homes[home]:
-            under, shift = added
-            begin = bases[under] + shift
-            taken = [(bases[i], bases[i] + sizes[i]) for i in busy if i != under]
-            if begin >= net.input_units and all(
-                high <= begin or low >= begin + size for low, high in taken
-            ):
-                bases.append(begin)
-                top = max(top, begin + size)
-                continue
-        begin = net.input_units
-        for low, high in sorted((bases[i], bases[i] + sizes[i]) for i in busy):
-            if low - begin >= size:
-                break
-            begin = max(begin, high)
+        begin = None
+        if (below := under[home]) is not None:
+            begin = bases[below[0]] + below[1]
+            taken = [(bases[i], bases[i] + sizes[i]) for i in busy if i != below[0]]
+            if begin < begins or any(low < begin + size and begin < high for low, high in taken):
+                begin = None
+        if begin is None:
+            begin = begins
+            for low, high in sorted((bases[i], bases[i] + sizes[i]) for i in busy):
+                if low - begin >= size:
+                    break
+                begin = max(begin, high)
         bases.append(begin)
         top = max(top, begin + size)
     return bases, top
