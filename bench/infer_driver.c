@@ -1,7 +1,7 @@
-/* Times the native run-time inside C: `driver model.trellis BATCH CALLS < inputs`.
+/* Times the native run-time inside C: `driver model.trellis BATCH CALLS FD < inputs`.
  *
  * `inputs` are float32 samples, as many as there are; each call takes the next BATCH of them, so
- * that no two calls in a row see the same. A turn begins when a byte arrives on file descriptor 3,
+ * that no two calls in a row see the same. A turn begins when a byte arrives on file descriptor FD,
  * which lets whoever measures several things take turns. It is CALLS calls, and prints the least
  * microseconds of one; calls that are shorter than the clock is exact are timed several together.
  */
@@ -36,7 +36,8 @@ static double microseconds(void) {
 int main(int argc, char **argv) {
     char why[200], turn;
     size_t length, bytes;
-    if (argc != 4) return 2;
+    if (argc != 5) return 2;
+    const int turns = atoi(argv[4]);
     FILE *file = fopen(argv[1], "rb");
     const size_t batch = (size_t)atol(argv[2]), calls = (size_t)atol(argv[3]);
     unsigned char *data = file ? content(file, &length) : NULL;
@@ -49,7 +50,7 @@ int main(int argc, char **argv) {
     if (!outputs || samples < batch || posix_memalign(&scratch, 64, trellis_scratch(model, batch)))
         return 4;
     size_t at = 0, together = 1;
-    while (read(3, &turn, 1) == 1) {
+    while (read(turns, &turn, 1) == 1) {
         double least = 1e12;
         for (size_t i = 0; i < calls; i++) {
             const double start = microseconds();

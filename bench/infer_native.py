@@ -57,10 +57,8 @@ class Driven:
         given = model.with_suffix(f".{batch}.inputs")
         inputs.tofile(given)
         with given.open("rb") as data:
-            # The driver reads its turns from file descriptor 3.
-            command = f'exec "$0" "$@" 3<&{turns}'
             self._process = subprocess.Popen(
-                ["/bin/sh", "-c", command, str(program), str(model), str(batch), str(calls)],
+                [str(program), str(model), str(batch), str(calls), str(turns)],
                 stdin=data, stdout=subprocess.PIPE, text=True, pass_fds=(turns,),
             )  # fmt: skip
         os.close(turns)

@@ -73,7 +73,7 @@ _ISA = "ONEDNN_MAX_CPU_ISA"
 
 
 @functools.cache
-def _openvino_lives() -> None:
+def openvino_lives() -> None:
     """On virtual machines that advertise AMX and trap it, OpenVINO dies with SIGILL: a child tries
     it first, and then without AMX. Raises where it dies either way."""
     for isa in (os.environ.get(_ISA), "AVX512_CORE_VNNI"):
@@ -87,7 +87,7 @@ def _openvino_lives() -> None:
 
 
 def openvino_int8(model: GCN, batch: int, folder: Path) -> Call:
-    _openvino_lives()
+    openvino_lives()
     return _openvino_int8(model, batch)
 
 

@@ -102,7 +102,7 @@ def sample(stack: str, weights: int, device: torch.device) -> Sample:
     start = now(device)
     net = trellis.trace(model, inputs)
     traced = now(device)
-    masks = trellis.prune(net, sparsity=SPARSITY)
+    masks = trellis.prune(net, sparsity=SPARSITY, method="viterbi")
     pruned = now(device)
     extra = memory.extra()
     return Sample(
@@ -161,7 +161,7 @@ def decoder(weights: int, device: torch.device, dtype: torch.dtype) -> list[dict
             if what == "trace":
                 net = trellis.trace(model, inputs)
             elif what == "prune":
-                row["kept"] = trellis.prune(net, sparsity=sparsity).kept
+                row["kept"] = trellis.prune(net, sparsity=sparsity, scope="global").kept
             else:
                 audit = trellis.audit(net)
             row[f"{what}_seconds"] = now(device) - start

@@ -137,27 +137,29 @@ def test_each_command_goes_on_from_what_the_one_before_it_wrote(
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({}, "--method closed"),
+        ({}, "--method closed --scope balanced"),
         ({"method": "magnitude", "scope": "erk"}, "--method magnitude --scope erk"),
         ({"method": "magnitude", "consistent": True}, "--method magnitude --consistent yes"),
-        ({"consistent": True}, "--method closed"),
-        ({"consistent": False}, "--method closed --consistent no"),
-        ({"stochastic": True, "seed": 5}, "--method closed --stochastic --seed 5"),
+        ({"consistent": True}, "--method closed --scope balanced"),
+        ({"consistent": False}, "--method closed --consistent no --scope balanced"),
+        ({"stochastic": True, "seed": 5}, "--method closed --scope balanced --stochastic --seed 5"),
         ({"method": "chains", "surrogate": "global", "inverse_alpha": math.inf, "seed": 1,
           "row_normalize": True},
          "--method chains --surrogate global --inverse-alpha inf --row-normalize --seed 1"),
         ({"method": "chains", "inverse_alpha": 10 / 3},
          "--method chains --inverse-alpha 3.3333333333333335"),
-        ({"cover_outputs": False}, "--method closed --no-cover-outputs"),
-        ({"ignore": ["0.*", "a b"]}, "--method closed --ignore '0.*' --ignore 'a b'"),
+        ({"cover_outputs": False}, "--method closed --scope balanced --no-cover-outputs"),
+        ({"ignore": ["0.*", "a b"]}, "--method closed --scope balanced --ignore '0.*' --ignore 'a b'"),
         ({"saliency": {"0.weight": torch.ones(4, 4)}},
-         "--method closed --saliency FILE.safetensors"),
+         "--method closed --scope balanced --saliency FILE.safetensors"),
         ({"method": "random", "scope": {"0.weight": 4}},
          "--method random --scope FILE.json"),
     ],
 )  # fmt: skip
 def test_a_command_that_prunes_says_how_it_did(given: dict[str, Any], words: str) -> None:
-    step = {"step": "prune", "budget": 4} | options_of({"consistent": None} | given).record()
+    own = {"method": "closed"} | given
+    scope = {"scope": "balanced"} if own["method"] == "closed" else {}  # as `trellis.prune` stores
+    step = {"step": "prune", "budget": 4} | options_of({"consistent": None} | scope | own).record()
     assert commands([step], {}, {}) == [f"trellis prune dense --keep 4 {words} --out pruned"]
 
 

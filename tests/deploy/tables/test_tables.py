@@ -160,3 +160,33 @@ def test_a_mean_over_a_picture_is_a_mean_of_means(pool: nn.Module, most: int) ->
     assert sum(len(step.terms) for step in steps) <= 2 * most
     wanted = pool(x.relu()).reshape(2, -1).numpy()
     np.testing.assert_allclose(interpreted(found, x.numpy()), wanted, atol=1e-6)
+
+
+class Beside(nn.Module):
+    """A convolution's planes, and others added to them: ``kind`` says which."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.first, self.middle, self.last = (
+            nn.Conv2d(1 if i == 0 else 8, 8, 3, padding=1) for i in range(3)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.first(x))
+        y = x if self.kind == "itself" else torch.relu(self.middle(x))
+        made = torch.relu(self.last(y) + x)
+        return made * x if self.kind == "again" else made
+
+
+@pytest.mark.parametrize(("kind", "signals"), [("others", 2), ("itself", 2), ("again", 3)])
+def test_a_sum_lies_on_what_it_adds(kind: str, signals: int) -> None:
+    """Unless its convolution reads that as well, or something else does so later."""
+    torch.manual_seed(0)
+    model = Beside(kind)
+    found = tables(model, torch.zeros(1, 1, 16, 16))
+    check(found)
+    assert 8 * 16 * 16 * signals < found.size - 256 < 8 * 16 * 16 * (signals + 0.6)
+    x = torch.randn(4, 1, 16, 16)
+    wanted = model(x).detach().numpy().reshape(4, -1)
+    np.testing.assert_allclose(interpreted(found, x.numpy()), wanted, atol=1e-5)

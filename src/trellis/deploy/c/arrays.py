@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from ..tables.form import KINDS, LOOPS, Activation, Loop, Step, Tables
 
 WIDTH = 96
+_OPTIONAL = {"PEAKS": "peak", "MEANS": "mean", "MAXIMA": "max", "DOTS": "dot"}  # parts of kernels
 
 
 def index_array(name: str, kind: str, values: NDArray[Any]) -> str:
@@ -72,6 +74,64 @@ def _array(name: str, kind: str, words: Iterable[str], length: int) -> str:
 def packaged(name: str) -> str:
     """The text of one of the run-time's C files."""
     return files(__package__).joinpath("source", name).read_text(encoding="utf-8")
+
+
+def resolved(text: str, known: Mapping[str, bool]) -> str:
+    """Leave out what C's preprocessor would, where it only depends on macros that are known.
+
+    Args:
+        text: C, with a directive a line.
+        known: Macros, and whether each is defined. Conditions that name others stay.
+
+    >>> text = "#ifdef A\\none\\n#else\\ntwo\\n#endif\\n#ifdef B\\nthree\\n#endif"
+    >>> print(resolved(text, {"A": False}))
+    two
+    #ifdef B
+    three
+    #endif
+    """
+    lines: list[str] = []
+    open_ones: list[bool | None] = []  # whether its lines stay; None for a condition that stays
+    for line in text.split("\n"):
+        word = line.split(maxsplit=1)[0] if line.startswith("#") else ""
+        if word in ("#if", "#ifdef", "#ifndef"):
+            open_ones.append(_holds(line, known))
+            if open_ones[-1] is not None:
+                continue
+        elif word == "#else" and open_ones[-1] is not None:
+            open_ones[-1] = not open_ones[-1]
+            continue
+        elif word == "#endif" and open_ones.pop() is not None:
+            continue
+        if False not in open_ones:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def _holds(line: str, known: Mapping[str, bool]) -> bool | None:
+    """Whether the condition of a directive holds, or None where that is not known."""
+    found = re.match(r"#if(n?)def (\w+)", line)
+    if found:
+        value = known.get(found[2])
+        return value if value is None or not found[1] else not value
+    if not re.fullmatch(r"#if defined\(\w+\)( \|\| defined\(\w+\))*", line):
+        return None
+    values = [known.get(name) for name in re.findall(r"\((\w+)\)", line)]
+    return None if None in values else any(values)
+
+
+def kernel(tables: Tables, *names: str) -> list[str]:
+    """The text of the run-time's C files, without what these tables never use."""
+    loops = tables.loops
+    kinds = {step.kind for step in tables.steps}
+    known = {
+        "TRELLIS_DECODED": False,  # the run-time's own
+        "TRELLIS_WIDE8": False,
+        "TRELLIS_INT8": tables.int8 is not None,
+        "TRELLIS_LOOPS": bool(loops),
+        **{f"TRELLIS_NO_{name}": kind not in kinds for name, kind in _OPTIONAL.items()},
+    }
+    return [resolved(packaged(name), known) for name in names]
 
 
 def tabled(tables: Tables) -> bool:

@@ -11,15 +11,14 @@ from .arrays import (
     gaps,
     index_array,
     joined,
+    kernel,
     loop_entry,
     number,
-    packaged,
     tabled,
 )
 
 SLACK = 64  # TRELLIS_SLACK in int8_loops.h: bytes behind memory that a vector may read
 _PARTS = """\
-#define TRELLIS_INT8
 #define TRELLIS_INDEX {index}
 #define TRELLIS_VALUE int8_t
 #define TRELLIS_WEIGHT(w) (w)
@@ -40,12 +39,12 @@ def scratch_bytes(tables: Tables) -> tuple[int, int]:
 def int8_parts(tables: Tables, form: Int8) -> list[str]:
     """Return the parts of ``model.c`` from its types to `trellis_run`."""
     index = "uint16_t" if tables.size <= 0xFFFF else "uint32_t"
-    parts = [_PARTS.format(index=index), packaged("tables.h"), packaged("int8.h")]
+    names = ["tables.h", "int8.h"]
     if tables.loops:
-        parts.append(packaged("int8_loops.h"))
+        names.append("int8_loops.h")
     if tabled(tables):
-        parts.append(packaged("int8_rows.h"))
-    parts.append(packaged("finite.h"))
+        names.append("int8_rows.h")
+    parts = [_PARTS.format(index=index), *kernel(tables, *names, "finite.h")]
     if tables.loops:
         parts.append(_loops(tables, index))
     if tabled(tables):

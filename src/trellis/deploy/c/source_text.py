@@ -15,6 +15,7 @@ from .arrays import (
     gaps,
     index_array,
     joined,
+    kernel,
     loop_entry,
     number,
     packaged,
@@ -123,22 +124,20 @@ def _float_parts(tables: Tables, head: list[str]) -> list[str]:
     weight = {"fp32": "(w)", "fp16": "trellis_half(w)", "int8": "(float)(w)"}[tables.values]
     if arithmetic(tables):
         head.append("#define TRELLIS_NO_MATH")
-    if tables.loops:
-        head.append("#define TRELLIS_LOOPS")
     head += [
         f"#define TRELLIS_INDEX {index}",
         f"#define TRELLIS_VALUE {value}",
         f"#define TRELLIS_WEIGHT(w) {weight}",
         "",
     ]
-    parts = ["\n".join(head), packaged("tables.h"), packaged("activation.h")]
+    names = ["tables.h", "activation.h"]
     if tables.values == "fp16":
-        parts.append(packaged("half.h"))
+        names.append("half.h")
     if tables.loops:
-        parts.append(packaged("loops.h"))
+        names.append("loops.h")
     if tabled(tables):
-        parts += [packaged(name) for name in ("real.h", "fours.h", "sums.h", "kernel.h")]
-    parts.append(packaged("finite.h"))
+        names += ["real.h", "fours.h", "sums.h", "kernel.h"]
+    parts = ["\n".join(head), *kernel(tables, *names, "finite.h")]
     if tables.loops:
         parts.append(_loop_arrays(tables, index, value))
     if tabled(tables):

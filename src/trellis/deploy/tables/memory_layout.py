@@ -346,7 +346,7 @@ def laid_out(net: Network) -> MemoryLayout:
         relative.append(places)
         sizes.append(int(places.max()) + 1)
         homes.append(number)
-    bases, size = _packed(net, homes, sizes)
+    bases, size = _packed(net, homes, sizes, relative)
     for number, begin, places in zip(homes, bases, relative, strict=True):
         address[_made(net.blocks[number])] = begin + places
     groups = [
@@ -475,11 +475,16 @@ def _made(block: RowBlock | PlaneBlock) -> Ids:
     return block.grid_numbers() if isinstance(block, PlaneBlock) else units_of(block)
 
 
-def _packed(net: Network, homes: list[int], sizes: list[int]) -> tuple[list[int], int]:
-    """First fit, in order of time: a block's memory is free after its last reader."""
+def _packed(
+    net: Network, homes: list[int], sizes: list[int], relative: list[Ids]
+) -> tuple[list[int], int]:
+    """First fit, in order of time: a block's memory is free after its last reader. Planes that are
+    added to others lie on top of them, where nothing reads those later."""
     owner = np.full(net.units, -1, np.int64)
+    place = np.zeros(net.units, np.int64)
     for home, number in enumerate(homes):
         owner[_made(net.blocks[number])] = home
+        place[_made(net.blocks[number])] = relative[home]
     last = list(homes)
     for number, block in enumerate(net.blocks):
         for units in (read_by(block), _made(block)):
@@ -490,17 +495,53 @@ def _packed(net: Network, homes: list[int], sizes: list[int]) -> tuple[list[int]
         for source in np.unique(owner[flat(signal)]):
             if source >= 0:
                 last[source] = len(net.blocks)
+    fillers = [block.first for block in net.blocks]
+    under: list[tuple[int, int] | None] = []  # of each home: what it may lie on, and how far along
+    for number in homes:
+        block = net.blocks[number]
+        added = _added_to(block, owner, place) if fillers.count(block.first) == 1 else None
+        under.append(added if added is not None and last[added[0]] == number else None)
+    apart = _first_fit(net.input_units, homes, sizes, last, [None] * len(homes))
+    over = _first_fit(net.input_units, homes, sizes, last, under)
+    return min(apart, over, key=lambda found: found[1])  # the rest may be packed worse
+
+
+def _first_fit(
+    begins: int, homes: list[int], sizes: list[int], last: list[int],
+    under: list[tuple[int, int] | None],
+) -> tuple[list[int], int]:  # fmt: skip
     bases: list[int] = []
-    top = net.input_units
+    top = begins
     for home, size in enumerate(sizes):
-        busy = sorted(
-            (bases[i], bases[i] + sizes[i]) for i in range(home) if last[i] >= homes[home]
-        )
-        begin = net.input_units
-        for low, high in busy:
-            if low - begin >= size:
-                break
-            begin = max(begin, high)
+        busy = [i for i in range(home) if last[i] >= homes[home]]
+        begin = None
+        if (below := under[home]) is not None:
+            begin = bases[below[0]] + below[1]
+            taken = [(bases[i], bases[i] + sizes[i]) for i in busy if i != below[0]]
+            if begin < begins or any(low < begin + size and begin < high for low, high in taken):
+                begin = None
+        if begin is None:
+            begin = begins
+            for low, high in sorted((bases[i], bases[i] + sizes[i]) for i in busy):
+                if low - begin >= size:
+                    break
+                begin = max(begin, high)
         bases.append(begin)
         top = max(top, begin + size)
     return bases, top
+
+
+def _added_to(block: RowBlock | PlaneBlock, owner: Ids, place: Ids) -> tuple[int, int] | None:
+    """Return what a block of planes can lie on top of: the place in ``owner`` of what it adds, and
+    the distance to where that begins at which each unit lies on the one that is added to it.
+
+    The block reads such a unit just before it writes there, and reads nothing else of that signal.
+    """
+    if not isinstance(block, PlaneBlock) or block.extra is None:
+        return None
+    real = block.extra >= 0
+    under = np.unique(owner[block.extra[real]])
+    if len(under) != 1 or under[0] < 0 or (owner[block.source] == under[0]).any():
+        return None
+    shifts = np.unique(place[block.extra[real]] - place[block.unit_numbers()[real]])
+    return (int(under[0]), int(shifts[0])) if len(shifts) == 1 else None

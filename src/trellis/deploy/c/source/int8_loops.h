@@ -211,6 +211,7 @@ static TRELLIS_APART void trellis_halved8(const trellis_strip *s, uint32_t count
     else trellis_some8(s, 2, 2, last);
 }
 
+#ifndef TRELLIS_NO_PEAKS
 static TRELLIS_APART void trellis_peaks8(const trellis_strip *s, uint32_t last) {
     trellis_v32 sum[4];
     trellis_v8 most = {0};
@@ -224,6 +225,7 @@ static TRELLIS_APART void trellis_peaks8(const trellis_strip *s, uint32_t last) 
     trellis_put8(s, sum, 0, last);
 }
 #endif
+#endif
 
 /* One position after another, any distance apart. */
 static void trellis_each8(const trellis_strip *s, uint32_t count) {
@@ -231,10 +233,12 @@ static void trellis_each8(const trellis_strip *s, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         const uint8_t *from = s->from + i * in;
         int32_t sum = 0;
+#ifndef TRELLIS_NO_PEAKS
         if (s->loop->kind == TRELLIS_PEAK) {
             for (const uint32_t *tap = s->taps; tap != s->end; tap++)
                 sum = from[*tap >> 8] > sum ? from[*tap >> 8] : sum;
         } else
+#endif
             for (const uint32_t *tap = s->taps; tap != s->end; tap++)
                 sum += (int8_t)*tap * from[*tap >> 8];
         s->to[i * out] = trellis_rescaled(
@@ -309,8 +313,11 @@ static void trellis_strip_narrow(const trellis_strip *all, uint32_t count) {
         if (vectors > most) vectors = most;
         some = count < 16 * vectors ? count : 16 * vectors;
         const uint32_t last = some - 16 * (vectors - 1);
+#ifndef TRELLIS_NO_PEAKS
         if (s.loop->kind == TRELLIS_PEAK) trellis_peaks8(&s, last);
-        else if (in == 1) trellis_near8(&s, vectors, last);
+        else
+#endif
+        if (in == 1) trellis_near8(&s, vectors, last);
         else trellis_halved8(&s, vectors, last);
 #else
         if (s.loop->kind == TRELLIS_PEAK || in > 2) {
@@ -356,6 +363,7 @@ static void trellis_plane8(const trellis_strip *all) {
     }
 }
 
+#ifndef TRELLIS_NO_MEANS
 /* The sum of bytes side by side, eight at a time. */
 static inline uint32_t trellis_total8(const uint8_t *from, uint32_t count) {
     uint32_t sum = 0;
@@ -393,6 +401,7 @@ static void trellis_mean8(const trellis_strip *s) {
         }
 }
 
+#endif
 /* A few bytes: less than a call takes. */
 static inline void trellis_fill8(uint8_t *to, uint32_t count, uint8_t zero) {
     const uint64_t eight = 0x0101010101010101u * zero;
@@ -476,8 +485,11 @@ static void trellis_loop_run8(
         if (at->mapped) s.mapped = at->mapped[c];
 #endif
         s.to = to;
+#ifndef TRELLIS_NO_MEANS
         if (l->kind == TRELLIS_MEAN) trellis_mean8(&s);
-        else trellis_plane8(&s);
+        else
+#endif
+            trellis_plane8(&s);
         if (l->rows || l->gap) trellis_clear8(l, to, c == 0, how->zero);
     }
     at->sources += l->sources;

@@ -1,6 +1,7 @@
 /* The kernel: tables in, activations out. Include after tables.h, activation.h, real.h and sums.h.
  * Generated and run-time code of Trellis may be used under any licence.
  */
+#ifndef TRELLIS_NO_MAXIMA
 static inline trellis_real trellis_max(
     const trellis_index *terms, uint32_t fan, const trellis_real *x
 ) {
@@ -14,6 +15,17 @@ static inline trellis_real trellis_max(
     return m;
 }
 
+static void trellis_maxima(
+    const trellis_band *band, const trellis_cursor *at, trellis_real *x, int clips
+) {
+    const trellis_index *terms = at->terms, *offsets = at->offsets, *outs = at->outs;
+    for (uint32_t g = 0; g < band->groups; g++, terms += band->fan)
+        for (uint32_t n = 0; n < band->count; n++)
+            trellis_put(trellis_max(terms, band->fan, x + *offsets++), x + *outs++, 0, clips);
+}
+#endif
+
+#ifndef TRELLIS_NO_DOTS
 /* Addresses are taken modulo the index type: of a dot, `others` may lie below its first term. */
 static inline trellis_real trellis_dot(
     const trellis_index *terms, const trellis_value *weights, uint32_t fan, trellis_index offset,
@@ -24,15 +36,6 @@ static inline trellis_real trellis_dot(
         a += TRELLIS_WEIGHT(weights[t]) * x[(trellis_index)(terms[2 * t] + offset)]
              * x[(trellis_index)(terms[2 * t + 1] + offset)];
     return a;
-}
-
-static void trellis_maxima(
-    const trellis_band *band, const trellis_cursor *at, trellis_real *x, int clips
-) {
-    const trellis_index *terms = at->terms, *offsets = at->offsets, *outs = at->outs;
-    for (uint32_t g = 0; g < band->groups; g++, terms += band->fan)
-        for (uint32_t n = 0; n < band->count; n++)
-            trellis_put(trellis_max(terms, band->fan, x + *offsets++), x + *outs++, 0, clips);
 }
 
 static void trellis_dots(
@@ -48,6 +51,7 @@ static void trellis_dots(
         }
     }
 }
+#endif
 
 /* Any activation but ReLU, of what the step has computed. */
 static void trellis_finish(
@@ -84,8 +88,12 @@ static void trellis_evaluate(const trellis_tables *m, trellis_real *x) {
             at.bias = step.biased ? bias : NULL;
             at.scale = step.scaled ? scale : NULL;
             if (step.kind == TRELLIS_SUM) trellis_sums(band, &at, x, adds, clips);
+#ifndef TRELLIS_NO_MAXIMA
             else if (step.kind == TRELLIS_MAX) trellis_maxima(band, &at, x, clips);
-            else trellis_dots(band, &at, x, adds, clips);
+#endif
+#ifndef TRELLIS_NO_DOTS
+            else if (step.kind == TRELLIS_DOT) trellis_dots(band, &at, x, adds, clips);
+#endif
             at.terms += step.kind == TRELLIS_DOT ? 2 * terms : terms;
             at.weights += step.kind == TRELLIS_MAX ? 0 : terms;
             at.offsets += (uint32_t)band->groups * band->count;

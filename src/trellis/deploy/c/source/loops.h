@@ -216,6 +216,7 @@ static TRELLIS_APART void trellis_halved(const trellis_block *b, uint32_t count)
 }
 #endif
 
+#ifndef TRELLIS_NO_PEAKS
 static TRELLIS_APART void trellis_peaks(const trellis_block *b, uint32_t count) {
     for (trellis_block one = *b; count; count--) {
         one.last = count == 1 ? b->last : b->each;
@@ -226,10 +227,14 @@ static TRELLIS_APART void trellis_peaks(const trellis_block *b, uint32_t count) 
     }
 }
 
+#endif
 static void trellis_blocks(const trellis_block *b, uint32_t count) {
     const uint32_t column = b->loop->step_column;
+#ifndef TRELLIS_NO_PEAKS
     if (b->loop->kind == TRELLIS_PEAK) trellis_peaks(b, count);
-    else if (TRELLIS_ROW > 1 && column == 1 && b->in == TRELLIS_ROW) trellis_near(b, count);
+    else
+#endif
+    if (TRELLIS_ROW > 1 && column == 1 && b->in == TRELLIS_ROW) trellis_near(b, count);
     else if (TRELLIS_ROW == 1 || column == 1) {
         if (b->in == 1) trellis_near(b, count);
         else trellis_apart(b, count);
@@ -319,6 +324,7 @@ static void trellis_plane(trellis_block *b) {
     }
 }
 
+#ifndef TRELLIS_NO_MEANS
 /* The sum over a window, for each position. */
 static void trellis_mean(const trellis_block *b) {
     const trellis_loop *l = b->loop;
@@ -346,6 +352,7 @@ static void trellis_mean(const trellis_block *b) {
         }
 }
 
+#endif
 /* Zeros around a plane: in the gap behind each row, below, and before the first. */
 static void trellis_clear(const trellis_loop *l, float *to, int first) {
     const uint32_t pitch = (uint32_t)l->grid_width + l->gap;
@@ -410,8 +417,11 @@ static void trellis_loop_run(
         b.extra = NULL;
         if (l->extra && *at->extras++) b.extra = x + at->extras[-1];
         b.to = to;
+#ifndef TRELLIS_NO_MEANS
         if (l->kind == TRELLIS_MEAN) trellis_mean(&b);
-        else trellis_plane(&b);
+        else
+#endif
+            trellis_plane(&b);
         if (l->rows || l->gap) trellis_clear(l, to, c == 0);
     }
     at->sources += l->sources;

@@ -83,6 +83,7 @@ typedef struct {
 #endif
 } trellis_loop_cursor;
 
+#if defined(TRELLIS_DECODED) || defined(TRELLIS_INT8)
 /* Arithmetic in 8 bits: how the sums of a step become bytes. See int8.h. */
 typedef struct {
     uint8_t before, after, low, high, zero, absent;
@@ -97,7 +98,9 @@ typedef struct {
     const int32_t *offset;
     const int16_t *multiplier;
 } trellis_rows_cursor;
+#endif
 
+#ifndef TRELLIS_INT8
 typedef struct {
     uint32_t inputs, outputs, size, steps;
     const trellis_step *step;
@@ -112,6 +115,7 @@ typedef struct {
     trellis_loop_cursor loops;
 #endif
 } trellis_tables;
+#endif
 
 #ifdef TRELLIS_DECODED
 /* The loops of a file, and their tables one after another. */
