@@ -184,7 +184,7 @@ def pruned(name: str, rate: float, method: str) -> tuple[nn.Module, torch.Tensor
     if rate > 0:
         model = copy.deepcopy(model)
         # One ranking for all layers, as in `trellis.shrink`, which makes networks that are shipped.
-        scope = {"scope": "global"} if method == "closed" else {}
+        scope: dict[str, Any] = {"scope": "global"} if method == "closed" else {}
         trellis.prune(model, example, sparsity=rate, method=method, **scope).bake(model)
     return model, example
 
