@@ -61,6 +61,7 @@ VARIANTS = {
     "cubic": Variant(replace(COURSE, curve="cubic")),
     "moments": Variant(own={"basis": "chunks"}),
     "bones": Variant(own={"kinds": ("bones",)}),
+    "bones too": Variant(own={"kinds": ("coordinates", "bones")}),
     "camera's frame": Variant(own={"frame": "camera"}),
     "recorded size": Variant(own={"size": "recorded"}),
     "noise 0.1": Variant(replace(COURSE, augmentation=replace(AUGMENTATION, noise=0.1))),
@@ -88,4 +89,5 @@ VARIANTS = {
     "whole, no dropout, twice as long": Variant(replace(WHOLE, dropout=0.0).times(2)),
     "no distillation": Variant(replace(COURSE, distill=False)),
     "whole, no distillation": Variant(replace(WHOLE, distill=False)),
+    "whole, bones too": Variant(WHOLE, {"kinds": ("coordinates", "bones")}),
 }  # fmt: skip
