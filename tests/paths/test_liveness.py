@@ -137,7 +137,7 @@ def test_pruned_hard_all_that_is_kept_lives_by_its_derivatives(name: str, thousa
     assert report.outputs_reached == dense_outputs
     kept = dict(masks)
     with plain(model) as seen:
-        alive = live_by_autograd(seen, inputs, kept, kept, draws=1)
+        alive = live_by_autograd(seen, inputs, kept, kept, draws=2)
         reached = outputs_reached_by_autograd(seen, inputs, kept, draws=1)
     assert as_set(alive) == as_set(kept)
     assert reached == dense_outputs

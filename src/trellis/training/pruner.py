@@ -305,7 +305,8 @@ class Pruner:
             "stochastic": stochastic, "seed": seed, "cover_outputs": cover_outputs,
             "cover_layers": cover_layers, "ignore": ignore,
         }  # fmt: skip
-        self.options = options_of(shared | method_options)
+        gradual = getattr(schedule, "curve", None) != "one-shot"
+        self.options = options_of(shared | method_options, gradual=gradual)
         if isinstance(model, nn.Module):
             model, found = unwrapped(model)
             group = found if group is None else group

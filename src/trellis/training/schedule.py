@@ -340,15 +340,17 @@ _SHARED = (
 )
 
 
-def options_of(given: Mapping[str, Any]) -> Options:
-    """Return the options of `trellis.prune` for gradual pruning: consistent unless given otherwise.
+def options_of(given: Mapping[str, Any], *, gradual: bool = True) -> Options:
+    """Return the options of `trellis.prune` for a schedule: consistent unless given otherwise.
+
+    What is pruned at once, not ``gradual``, has the method's defaults for that.
 
     >>> options_of({"method": "magnitude", "scope": "layer"}).closes
     True
     """
     shared = {name: value for name, value in given.items() if name in _SHARED}
     own = {name: v for name, v in given.items() if name not in _SHARED and name != "method"}
-    method = resolved(given.get("method", DEFAULT), own).settled(gradual=True)
+    method = resolved(given.get("method", DEFAULT), own).settled(gradual=gradual)
     return Options(method, **({"consistent": True} | shared))
 
 

@@ -17,7 +17,7 @@ from trellis.skeleton import GCN
 def test_the_papers_network_at_99_9_percent() -> None:
     gcn = GCN()
     x = torch.zeros(1, 21, 96)
-    masks = trellis.prune(gcn, x, sparsity=0.999)
+    masks = trellis.prune(gcn, x, sparsity=0.999, scope="global")
     small = trellis.compact(gcn, x)
     fresh = drawn((x,), 8)
     assert apart(outputs(gcn, fresh), outputs(small, fresh)) < 1e-5
