@@ -42,6 +42,14 @@ def test_defaults_can_be_read(told: dict[str, str]) -> None:
         assert "2700 epochs" in told[name]
 
 
+def test_every_scope_is_named(told: dict[str, str]) -> None:
+    _, _, scope = told["prune"].partition("--scope NAME|FILE.json")
+    scope = scope.partition("--surrogate")[0]
+    for name in ("global", "layer", "erk", "lamp", "balanced"):
+        assert f'"{name}":' in scope
+    assert '"balanced": between "global" and "erk" (the default' in scope
+
+
 def test_what_commands_share_is_worded_once(told: dict[str, str]) -> None:
     for name in ("data info", "train", "tune", "reproduce", "shrink"):
         assert "npz:FILE, csv:FOLDER: your own recordings. hands45: built-in" in told[name]

@@ -63,6 +63,7 @@ def test_json(run: Run) -> None:
     ("words", "options"),
     [
         ("--method magnitude --scope erk", {"method": "magnitude", "scope": "erk"}),
+        ("--scope layer --saliency relative", {"scope": "layer", "saliency": "relative"}),
         ("--method magnitude --consistent yes", {"method": "magnitude", "consistent": True}),
         ("--consistent no", {"consistent": False}),
         ("--method random --seed 7", {"method": "random", "seed": 7}),

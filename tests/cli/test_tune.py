@@ -83,7 +83,7 @@ def test_a_network_alone_can_be_pruned_too(run: Run, arms: Path) -> None:
         ("prune arms --sparsity 0.9 --weights w", "--weights: the folder 'arms' has weights"),
         ("prune . --sparsity 0.9", "'.' holds no model: there is no model.json in it"),
         ("prune gone --sparsity 0.9", "or the folder of a saved one"),
-        ("prune other --sparsity 0.9", "does not say its architecture"),
+        ("prune other --sparsity 0.9", "does not say its architecture; name the model instead"),
         ("audit .", "'.' holds no model"),
         ("tune gone --data npz:arms.npz --out t", "there is no folder 'gone'"),
         ("tune arms --data npz:arms.npz --out arms", "holds a finished model"),

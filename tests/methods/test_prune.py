@@ -291,3 +291,21 @@ def test_an_untrained_head_leaves_the_choice_to_the_trained_layers(method: str) 
     ]
     assert found[0].kept == found[0].budget == audit(model, torch.zeros(1, 20)).live
     assert found[0] == found[1]
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors is a no-op:UserWarning")
+@pytest.mark.parametrize("scope", ["global", "layer", "erk", "lamp", "balanced"])
+def test_a_layer_without_outputs_keeps_nothing(scope: str) -> None:
+    class Widened(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.more, self.last = nn.Linear(8, 8), nn.Linear(8, 0), nn.Linear(8, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = torch.relu(self.first(x))
+            return self.last(torch.cat([x, self.more(x)], 1))
+
+    model = Widened()
+    masks = prune(model, torch.zeros(1, 8), keep=20, scope=scope)
+    assert masks.kept == 20 == audit(model, torch.zeros(1, 8)).live
+    assert masks["more.weight"].shape == (0, 8)

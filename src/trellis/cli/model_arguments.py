@@ -311,6 +311,11 @@ def opened(
         raise TrellisError(f"--weights: the folder {target!r} has weights of its own; leave it out")
     saved = read_folder(target)
     nested = nested_in(saved, sparsity, None)
+    if saved.architecture is None:
+        raise TrellisError(
+            f"{target!r} does not say its architecture; name the model instead: "
+            f"package.module:factory --weights {Path(target) / 'model.safetensors'} --input SHAPE"
+        )
     model = rebuilt(saved)
     if nested is not None:
         nested.apply(model, _opened_example(model), sparsity=sparsity)

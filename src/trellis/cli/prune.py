@@ -57,9 +57,9 @@ Method = Annotated[str, arg(metavar="NAME|MODULE:CLASS", help="How connections a
 Saliency = Annotated[
     str,
     arg(
-        metavar="magnitude|FILE",
-        help="Saliency of connections: magnitude, or a safetensors file with a tensor of the same "
-        "shape for each parameter.",
+        metavar="magnitude|relative|FILE",
+        help="Saliency of connections: magnitude; relative, the magnitude relative to row and "
+        "column; or a safetensors file with a tensor of the same shape for each parameter.",
     ),
 ]
 Consistent = Annotated[
@@ -274,7 +274,7 @@ def prune(
 
 
 def _saliency(given: str) -> str | dict[str, Tensor]:
-    return given if given == "magnitude" else read_tensors(Path(given))[0]
+    return given if given in ("magnitude", "relative") else read_tensors(Path(given))[0]
 
 
 def _counts(option: str, given: Any) -> Any:

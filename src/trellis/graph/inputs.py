@@ -203,12 +203,7 @@ def as_inputs(model: nn.Module, example_inputs: Any) -> Inputs:
             f"example_inputs: expected a torch.Tensor, got {got}; pass what forward() takes, such "
             "as torch.zeros(1, 3, 224, 224)"
         )
-    absent = next((name for name, p in model.named_parameters() if p.is_meta), None)
-    if absent is not None:
-        raise TrellisError(
-            f"{absent!r} of {type(model).__name__} is on the meta device and has no values; load "
-            "the weights first"
-        )
+    refuse_meta(model)
     if any(isinstance(x, Tensor) and x.numel() == 0 for x in leaves(inputs)):
         raise TrellisError(
             f"an example input is empty: {describe(inputs)}; give one sample at least"
@@ -230,6 +225,16 @@ def as_inputs(model: nn.Module, example_inputs: Any) -> Inputs:
         inputs = of_tensors(inputs, lambda x: x.to(dtype) if x.is_floating_point() else x)
     _refuse_all_hidden(model, inputs)
     return inputs
+
+
+def refuse_meta(model: nn.Module) -> None:
+    """Raise if a parameter has no values."""
+    absent = next((name for name, p in model.named_parameters() if p.is_meta), None)
+    if absent is not None:
+        raise TrellisError(
+            f"{absent!r} of {type(model).__name__} is on the meta device and has no values; load "
+            "the weights first"
+        )
 
 
 def _collected(example_inputs: Any) -> Inputs:

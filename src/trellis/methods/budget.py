@@ -177,7 +177,7 @@ def erk(
     >>> erk({"a": (2, 2), "b": (8, 8)}, {"a": 4, "b": 64}, 20)
     {'a': 1.0, 'b': 0.25}
     """
-    raw = {n: sum(shapes[n]) / math.prod(shapes[n]) for n in sizes}
+    raw = {n: sum(shapes[n]) / max(math.prod(shapes[n]), 1) for n in sizes}
     return capped(raw, sizes, budget)
 
 
@@ -487,6 +487,8 @@ FEW = 1 << 13  # entries: of 4,000 tensors with over 0.1 % zeros, they miss all 
 def zeros(weight: Tensor) -> float:
     """Return the share of zeros; for a large tensor, 0.0 if a sample has none."""
     flat = weight.reshape(-1)
+    if not flat.numel():  # a layer without outputs
+        return 0.0
     if flat.numel() > FEW and not bool((flat[:: flat.numel() // FEW | 1] == 0).any()):
         return 0.0
     return 1 - int(torch.count_nonzero(flat)) / flat.numel()

@@ -44,8 +44,11 @@ class Closed(Magnitude):
     has exactly the budget. Depth is not punished, so it suits networks with skip connections.
 
     Args:
-        scope: How the budget is spread over parameters, as for "magnitude". None: "balanced" where
-            a network is pruned at once, and "global" where it is pruned gradually.
+        scope: How the budget is spread over parameters. "global": one ranking for all (the default
+            in a schedule). "layer": the same fraction of each. "erk": Erdős–Rényi kernel densities.
+            "lamp": layer-adaptive magnitudes. "balanced": between "global" and "erk" (the default
+            where a network is pruned at once). A mapping of parameter names to counts sets them
+            directly.
 
     >>> import trellis
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))

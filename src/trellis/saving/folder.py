@@ -200,7 +200,7 @@ def _description(path: Path) -> ModelHead:
         given = read_json(path, dict[str, Any], remedy)
     except FileNotFoundError:
         within = sorted(each.parent for each in path.parent.glob(f"*/{DESCRIPTION}"))
-        instead = f"; {' and '.join(repr(str(each)) for each in within[:3])} do" if within else ""
+        instead = f"; try {' or '.join(repr(str(each)) for each in within[:3])}" if within else ""
         raise TrellisError(
             f"{str(path.parent)!r} holds no model: there is no {DESCRIPTION} in it{instead}"
         ) from None

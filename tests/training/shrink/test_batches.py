@@ -205,6 +205,8 @@ def test_search_finds_the_smallest_that_holds() -> None:
     assert trellis.masks_of(model) == found.masks
     missed = shrunk(net(), steps=12, at_least=2.0, validation=[], score=at_most)
     assert missed.met is False and missed.score == 1.0
+    assert "no network that was tried holds at_least" in repr(missed)
+    assert "at_least" not in repr(found)
 
 
 def test_batch_norm_is_estimated_after_pruning() -> None:

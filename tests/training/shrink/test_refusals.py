@@ -54,6 +54,15 @@ CASES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "both": (batches(), {"keep": 9, "sparsity": 0.9}, "give one of"),
     "no validation": (batches(), {"at_least": 0.9}, "validation"),
     "empty validation": (batches(), {"validation": []}, "validation yields nothing"),
+    "validation without targets": (
+        batches(), {"validation": [(x,)]}, "of validation .inputs, targets., got one without"
+    ),
+    "validation of other features": (
+        batches(), {"validation": [(x[:, :5], y)]}, "score on validation cannot be computed"
+    ),
+    "an accuracy in per cent": (
+        batches(), {"at_least": 90, "validation": batches()}, "accuracy, at most 1, got 90"
+    ),
     "epochs": (batches(), {"epochs": -1, "steps": None}, "epochs"),
     "epochs and steps": (batches(), {"epochs": 1, "steps": 3}, "epochs or steps"),
     "split": (batches(), {"split": (1.0, 0.0, 0.0)}, "split"),
@@ -88,6 +97,11 @@ def test_bad_input_changes_nothing(case: str, tmp_path: Path) -> None:
     assert all(torch.equal(value, after[name]) for name, value in before.items())
     assert model.training
     assert not list(tmp_path.glob("run/*"))
+
+
+def test_a_model_without_values_is_an_error() -> None:
+    with pytest.raises(TrellisError, match="on the meta device"):
+        shrunk(net().to("meta"))
 
 
 def test_a_training_that_diverges_is_an_error() -> None:

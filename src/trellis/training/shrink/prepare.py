@@ -99,6 +99,11 @@ def prepared(
         model.train(was)
     batches = count_batches("train_loader", loader) if steps is None else _length(loader)
     sparsity, keep, at_least = target
+    if at_least is not None and at_least > 1 and task.accuracy and task.score_given is None:
+        raise TrellisError(
+            f"expected at_least to be an accuracy, at most 1, got {at_least!r}; give one such as "
+            "0.92"
+        )
     rates = several(sparsity, keep)
     total = _steps_of(epochs, steps, batches, max(len(rates), 1))
     done = trained
@@ -159,7 +164,7 @@ def prepared(
         compiles, seed, folder, seconds, told, screen,
     )  # fmt: skip
     if validation is not None:
-        setup.score(model)  # raises now if it does not fit
+        _check_validation(setup, model)
     screen.say(
         f"{type(model).__name__}: {net.total:,} connections, "
         f"{'trained already' if done else 'not trained yet'}; {total:,} steps "
@@ -254,6 +259,22 @@ def _probed(model: nn.Module, loader: Iterable[Any], task: Task) -> tuple[list[A
             )
         losses.append(float(result.loss.detach()))
     return probes, losses
+
+
+def _check_validation(setup: Setup, model: nn.Module) -> None:
+    """Raise if the score cannot be computed."""
+    try:
+        setup.score(model)
+    except TrellisError:
+        raise
+    except Exception as error:
+        if setup.task.score_given is not None:  # the traceback leads to the user's function
+            raise
+        reason = (str(error) or type(error).__name__).strip().splitlines()[0]
+        raise TrellisError(
+            f"the score on validation cannot be computed: {type(error).__name__}: {reason:.300}; "
+            "give batches like those of train_loader"
+        ) from error
 
 
 def _has_gradients(net: Trellis, names: Iterable[str], task: Task, batch: Any) -> bool:

@@ -103,7 +103,8 @@ class Shrunk:
                 "" if self.dense_score is None else f" (before pruning: {self.dense_score:.4g})"
             )
             scores = f", score {self.score:.4g}{before}"
-        return f"Shrunk: {kept:,} of {total:,} connections kept ({share}), {live}{scores}"
+        missed = "; no network that was tried holds at_least" if self.met is False else ""
+        return f"Shrunk: {kept:,} of {total:,} connections kept ({share}), {live}{scores}{missed}"
 
     def report(self, path: str | PathLike[str]) -> Path:
         """Write one HTML page: what is kept and live in each layer, and how the run went.

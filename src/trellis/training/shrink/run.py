@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 
 from ...errors import TrellisError
 from ...files import locked, remove_drafts, replacing
+from ...graph.inputs import refuse_meta
 from ...masks import Mask, Masks, masks_of
 from ...methods.method import Method, MethodName
 from ...methods.prune import DEFAULT
@@ -215,6 +216,7 @@ def shrink(
     try:
         with arithmetic("fp32" if precision == "fp32" else "tf32"), _held(folder):
             seed_everything(seed)
+            refuse_meta(model)
             model.to(place)
             if channels_last:
                 model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

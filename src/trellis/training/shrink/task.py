@@ -361,6 +361,11 @@ class Task:
             total = 0.0
             for given in loader:
                 batch = self.read(given)
+                if self.kind == "pair" and batch.targets is None:
+                    raise TrellisError(
+                        "expected batches of validation (inputs, targets), got one without "
+                        f"targets: {_described(batch.whole)}; add them, or give score="
+                    )
                 with autocast():
                     result = self.result(model, batch)
                 pair = None
