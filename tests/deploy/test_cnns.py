@@ -63,6 +63,19 @@ def test_every_kind_of_loop_is_among_them() -> None:
     assert any(loop.out[3] > 1 for loop in loops) and any(loop.stride[1] > 1 for loop in loops)
 
 
+@pytest.mark.parametrize("size", [2, 3, 4, 9])
+def test_a_norm_behind_the_maximum_of_a_few_positions(size: int, tmp_path: Path) -> None:
+    torch.manual_seed(size)
+    norm = nn.BatchNorm1d(5)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    layers = nn.Conv1d(5, 5, 1, groups=5), nn.MaxPool1d(2), norm, nn.Flatten()
+    model = nn.Sequential(*layers, nn.Linear(5 * (size // 2), 3)).eval()
+    x, right = wanted(model, torch.zeros(1, 5, size))
+    for form in ("file", "runtime"):
+        assert close(RUNNERS[form](model, x, tmp_path), right), form
+
+
 @pytest.mark.parametrize("seed", range(300, 305))
 def test_loops_are_what_tables_are(seed: int) -> None:
     """Unrolled and looped: the same function, and the loop's weights are stored once."""

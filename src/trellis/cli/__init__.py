@@ -57,7 +57,7 @@ Find the dead weights of a pruned network, and prune so that every kept weight i
   data    list the contents of a set of skeleton recordings, or show one recording
             trellis data info hands45
             trellis data show hands45 12 --out hand.html
-            trellis data export hands45 12 --out wave.csv
+            trellis data export hands45 167 --out wave.csv
   train   train a graph network on skeleton recordings
             trellis train hands45 --out hands
   tune    fine-tune a pruned network: removed connections stay removed

@@ -166,7 +166,7 @@ def write_csv(
 
     `trellis evaluate`, csv: folders and exported C read such files.
 
-      trellis data export hands45 12 --out wave.csv
+      trellis data export hands45 167 --out wave.csv
     """
     if out is not None and out.suffix.lower() not in KINDS:
         raise TrellisError(f"--out {str(out)!r}: expected a name that ends in {', '.join(KINDS)}")
@@ -197,7 +197,7 @@ def data(command: Annotated[Command, arg(name="")]) -> int:
 
       trellis data info hands45
       trellis data show hands45 12 --out hand.html
-      trellis data export hands45 12 --out wave.csv
+      trellis data export hands45 167 --out wave.csv
     """
     return command
 

@@ -307,8 +307,8 @@ def _array(value: Any) -> Floats:
     if hasattr(value, "detach"):
         try:
             value = value.numpy()
-        except (RuntimeError, TypeError):  # it needs a gradient, or lies on a GPU
-            value = value.detach().cpu().numpy()
+        except (RuntimeError, TypeError):  # it needs a gradient, lies on a GPU, or is bfloat16
+            value = value.detach().cpu().float().numpy()
     try:
         return np.asarray(value, np.float32)
     except (TypeError, ValueError) as error:

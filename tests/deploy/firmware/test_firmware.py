@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import trellis
-from tests.deploy.firmware.emulator import emulated, emulated_recording
+from tests.deploy.firmware.emulator import EXAMPLE, emulated, emulated_recording
 from tests.deploy.networks import paper
 from tests.deploy.tools import tool
 from trellis.deploy.recording import Recording
@@ -67,6 +67,16 @@ def test_a_recording_larger_than_memory_is_refused(tmp_path: Path) -> None:
     for many in (frames, frames[:-50], np.concatenate([frames] * 3)):
         with pytest.raises(AssertionError, match=r"larger than the memory(.|\n)*Error 7"):
             emulated_recording(tmp_path, many)
+
+
+def test_missing_inputs_are_told(tmp_path: Path) -> None:
+    if not EXAMPLE.is_dir():
+        pytest.skip("the firmware example is not part of an installed package")
+    trellis.export_c(nn.Linear(3, 2), torch.zeros(1, 3), tmp_path)
+    command = [tool("make"), "-s", "-C", str(EXAMPLE), "run", f"MODEL={tmp_path}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert f"expected a file {tmp_path}/inputs, got none; write inputs there" in done.stderr
 
 
 def test_what_is_not_finite_is_refused(tmp_path: Path) -> None:

@@ -100,6 +100,15 @@ def test_one_sample_in_any_form(tmp_path: Path) -> None:
         np.testing.assert_array_equal(network.predict(x[None]), wanted[None])
 
 
+def test_tensors_of_half_the_width(tmp_path: Path) -> None:
+    network = opened(nn.Linear(6, 2), torch.zeros(1, 6), tmp_path)
+    x = torch.arange(12.0).reshape(2, 6) / 4  # exact in each type
+    for kind in (torch.float16, torch.bfloat16):
+        for given in (x, x[0]):
+            narrow = given.to(kind).requires_grad_()
+            np.testing.assert_array_equal(network.predict(narrow), network.predict(given))
+
+
 def test_outputs_are_the_callers_own(tmp_path: Path) -> None:
     network = opened(nn.Linear(3, 2), torch.zeros(1, 3), tmp_path)
     x = np.ones(3, np.float32)

@@ -267,7 +267,7 @@ def choose(net: Network) -> list[Choice]:
     for block in reversed(net.blocks):
         if isinstance(block, PlaneBlock):
             choice = _choice(block)
-            if block.first in looped or len(owners.groups[block.first]) > 1:
+            if block.first in looped or len(owners.groups[block.first]) > 1 or _scaled(block):
                 choice = dataclasses.replace(choice, form="loop")
             found.append(choice)
             if choice.form == "table":
@@ -277,6 +277,11 @@ def choose(net: Network) -> list[Choice]:
         blocks.append(block)
     net.blocks = blocks[::-1]
     return found[::-1]
+
+
+def _scaled(block: PlaneBlock) -> bool:
+    """Return whether a norm became part of a maximum: rows of a table have no place for it."""
+    return block.kind == "peak" and bool((block.scale != 1).any() or (block.bias != 0).any())
 
 
 def _choice(block: PlaneBlock) -> Choice:
