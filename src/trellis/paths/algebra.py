@@ -243,10 +243,13 @@ class BestPath:
         return x
 
     def matmul(self, x: Tensor, w: Tensor) -> Tensor:
-        if not is_cpu(w) and at_once(x.shape[1], w):
-            return (x[:, :, None] * w[:, None]).max(-1).values
-        rows = [(x[:, r, None] * w).max(-1).values for r in range(x.shape[1])]
-        return torch.stack(rows, 1)
+        with torch.no_grad():  # all products would be stored, and be differentiated as zeros
+            if not is_cpu(w) and at_once(x.shape[1], w):
+                best = (x[:, :, None] * w[:, None]).max(-1).indices  # (b, m, n)
+            else:
+                rows = [(x[:, r, None] * w).max(-1).indices for r in range(x.shape[1])]
+                best = torch.stack(rows, 1)
+        return x.gather(2, best) * w.gather(2, best.mT).mT
 
     def strongest(self, w: Tensor) -> Tensor:
         return w.max(-1, keepdim=True).values
