@@ -41,7 +41,7 @@ class Limits:
 
 
 def limits(folder: Path, sizes: Sequence[int]) -> Limits:
-    """Multiply-adds with every lane in use, and reading so many bytes from the nearest cache."""
+    """Time multiply-adds with every lane in use, and reads of these sizes from the first cache."""
     command = [str(_built(folder / "limits", "infer_limits.c")), *map(str, sizes)]
     found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     times = [float(one) for one in found]
