@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from trellis.live.training import CHUNKS, FILTERS, HEADS
+from trellis.live.training import CHUNKS, SIZES
 from trellis.skeleton import GCN, Fold, Recognizer, Skeletons, load_dataset
 from trellis.skeleton.data.layouts import MEDIAPIPE_HAND
 from trellis.skeleton.shrink import Course, Maker, course_named, options_for
@@ -32,10 +32,8 @@ def trained(
     data: Skeletons, fold: Fold, course: Course, seed: int, first: GCN | None = None
 ) -> Recognizer:
     """Return a dense recogniser."""
-    options: dict[str, Any] = options_for(data.layout)
-    fresh = Recognizer.fresh(
-        data, fold, chunks=CHUNKS, seed=seed, heads=HEADS, filters=FILTERS, **options
-    )
+    options: dict[str, Any] = options_for(data.layout) | SIZES
+    fresh = Recognizer.fresh(data, fold, chunks=CHUNKS, seed=seed, **options)
     x = torch.from_numpy(fresh.places([data.sequences[i] for i in fold.train]))
     y = torch.from_numpy(data.labels[fold.train])
     weights = Maker(fresh, x, y, course, first=first).train([seed])

@@ -20,13 +20,14 @@ therefore clip gradients, and ``rigl`` grows no weight into a channel without in
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import torch
+from image_models import network
 from image_training import Training
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 import trellis
@@ -197,6 +198,45 @@ def acdc(training: Training, sparsity: float, seed: int) -> BeforeStep:
     return before
 
 
+class Batches:
+    """The augmented batches of a `Training`, in a new order at every epoch."""
+
+    def __init__(self, training: Training) -> None:
+        self.training = training
+
+    def __len__(self) -> int:
+        return self.training.steps_per_epoch
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        size = self.training.settings.batch
+        self.training.generator.manual_seed(int(torch.randint(2**62, ())))
+        pixels, labels = self.training.augmented()
+        for index in range(len(self)):
+            part = slice(index * size, (index + 1) * size)
+            yield pixels[part].float(), labels[part]
+
+
+def shrunk(training: Training, sparsity: float, seed: int, **options: Any) -> nn.Module:
+    """`trellis.shrink` with its defaults: the same optimizer and steps, its own learning rate."""
+    settings = training.settings
+
+    def optimizer(groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+        if settings.adam:
+            return torch.optim.AdamW(groups, lr=settings.rate, weight_decay=settings.decay)
+        return torch.optim.SGD(
+            groups, lr=settings.rate, momentum=0.9, nesterov=True, weight_decay=settings.decay
+        )
+
+    torch.manual_seed(seed)
+    model = network(settings.network)
+    found = trellis.shrink(
+        model, Batches(training), sparsity=sparsity, steps=training.steps, seed=seed,
+        optimizer=optimizer, device=training.device, precision="bf16", channels_last=True,
+        trained=False, progress=False, **options,
+    )  # fmt: skip
+    return found.model
+
+
 Start = Callable[[Training, float, int], BeforeStep]
 METHODS: dict[str, Start] = {
     "dense": keep_all,
@@ -215,4 +255,10 @@ METHODS: dict[str, Start] = {
     "closed-taylor": partial(gradual, method="magnitude", consistent=True, weigh="taylor"),
     "closed-root": partial(gradual, method="magnitude", consistent=True, weigh="root"),
     "viterbi": partial(gradual, method="viterbi"),
+}
+
+# These train by themselves: the whole of `trellis.shrink`, and plain magnitude inside it.
+WHOLE: dict[str, Callable[[Training, float, int], nn.Module]] = {
+    "shrink": shrunk,
+    "gmp-shrink": partial(shrunk, method="magnitude", saliency="magnitude", consistent=False),
 }

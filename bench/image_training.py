@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from image_data import DEVIATION, MEAN, Images
 from image_models import network
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 import trellis
@@ -81,8 +81,7 @@ class Training:
         self.steps_per_epoch = len(images.train) // settings.batch
         self.steps = self.steps_per_epoch * settings.epochs
         self.model = network(settings.network).to(device)
-        if self.cuda:
-            self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.parameters = dict(self.model.named_parameters())
         self.retrace()
         self.names = list(self.net.connections)
@@ -99,8 +98,7 @@ class Training:
         self.count = torch.zeros((), device=device)
         side = images.train.shape[-1]
         self.x = torch.zeros(settings.batch, 3, side, side, device=device)
-        if self.cuda:
-            self.x = self.x.to(memory_format=torch.channels_last)
+        self.x = self.x.to(memory_format=torch.channels_last)
         self.y = torch.zeros(settings.batch, dtype=torch.int64, device=device)
         self.train_set = self._normalized(self.images.train)
         self.held_set = self._normalized(self.images.held)
@@ -146,7 +144,7 @@ class Training:
     def train(self, before_step: Callable[[int], None]) -> None:
         """Train for all steps; ``before_step(step)`` may change masks."""
         for epoch in range(self.settings.epochs):
-            pixels, labels = self._augmented()
+            pixels, labels = self.augmented()
             for index in range(self.steps_per_epoch):
                 step = epoch * self.steps_per_epoch + index
                 part = slice(index * self.settings.batch, (index + 1) * self.settings.batch)
@@ -164,15 +162,15 @@ class Training:
         return found
 
     @torch.no_grad()
-    def accuracy(self, images: Tensor, labels: Tensor) -> float:
-        """Return the share of images that are named right."""
-        self.model.eval()
+    def accuracy(self, model: nn.Module, images: Tensor, labels: Tensor) -> float:
+        """Return the share of images that a model names right."""
+        model.eval()
         right = 0
         for part in range(0, len(images), 1000):
             with self._autocast():
-                found = self.model(images[part : part + 1000]).argmax(1)
+                found = model(images[part : part + 1000]).argmax(1)
             right += int((found == labels[part : part + 1000]).sum())
-        self.model.train()
+        model.train()
         return right / len(images)
 
     @torch.no_grad()
@@ -198,9 +196,7 @@ class Training:
     # A step.
 
     def _autocast(self) -> AbstractContextManager[object]:
-        return torch.autocast(
-            self.device.type, torch.bfloat16, enabled=self.cuda, cache_enabled=False
-        )
+        return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False)
 
     def _gradient(self, name: str) -> Tensor:
         gradient = self.parameters[name].grad
@@ -283,10 +279,9 @@ class Training:
     def _normalized(self, pixels: Tensor) -> Tensor:
         mean = torch.tensor(MEAN, device=self.device).reshape(1, 3, 1, 1) * 255
         deviation = torch.tensor(DEVIATION, device=self.device).reshape(1, 3, 1, 1) * 255
-        kind = torch.bfloat16 if self.cuda else torch.float32
-        return ((pixels.float() - mean) / deviation).to(kind)
+        return ((pixels.float() - mean) / deviation).bfloat16()
 
-    def _augmented(self) -> tuple[Tensor, Tensor]:
+    def augmented(self) -> tuple[Tensor, Tensor]:
         """Return all training images, shuffled, each moved by up to an eighth and mirrored."""
         many, _, _, side = self.train_set.shape
         edge = side // 8

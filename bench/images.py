@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 from image_data import cifar10, smaller
-from image_methods import METHODS
+from image_methods import METHODS, WHOLE
 from image_models import NETWORKS
 from image_training import Training, settings_for
 from shrink import add_cluster, runner_of
@@ -40,7 +40,8 @@ KEYS = ("network", "method", "sparsity", "seed", "epochs", "images", "side")
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--networks", nargs="+", default=["resnet20"], choices=NETWORKS)
-    parser.add_argument("--methods", nargs="+", default=["dense", "gmp", "closed"])
+    known = (*METHODS, *WHOLE)
+    parser.add_argument("--methods", nargs="+", default=["dense", "gmp", "shrink"], choices=known)
     parser.add_argument("--sparsities", nargs="+", type=float, default=[0.98, 0.99])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--epochs", type=int, default=30)
@@ -76,14 +77,17 @@ def cells(given: argparse.Namespace, done: list[Row]) -> Iterator[Cell]:
 def made(training: Training, cell: Cell) -> Row:
     """Train one network and audit it."""
     begun = time.perf_counter()
-    training.retrace()
-    training.start(cell["seed"])
-    before = METHODS[cell["method"]](training, cell["sparsity"], cell["seed"])
-    training.train(before)
-    images = training.images
-    held = training.accuracy(training.held_set, images.held_labels)
-    test = training.accuracy(training.test_set, images.test_labels)
-    found = trellis.audit(training.masked())
+    method, given, images = cell["method"], (cell["sparsity"], cell["seed"]), training.images
+    if method in WHOLE:
+        model = WHOLE[method](training, *given)
+        found = trellis.audit(model, training.x[:1].float())
+    else:
+        training.retrace()
+        training.start(cell["seed"])
+        training.train(METHODS[method](training, *given))
+        model, found = training.model, trellis.audit(training.masked())
+    held = training.accuracy(model, training.held_set, images.held_labels)
+    test = training.accuracy(model, training.test_set, images.test_labels)
     return {
         **cell,
         "held": held,

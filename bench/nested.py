@@ -42,7 +42,7 @@ def recordings(source: str, seed: int, length: float, how: str) -> list[Row]:
     data = skeleton.load_dataset(source)
     fold = data.folds[0]
     fresh = skeleton.Recognizer.fresh(
-        data, fold, seed=seed, heads=HEADS, filters=FILTERS, **options_for(data.layout)
+        data, fold, seed=seed, **options_for(data.layout) | {"heads": HEADS, "filters": FILTERS}
     )
     labels = fresh.labels(data)
 

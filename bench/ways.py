@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
+from typing import Any
 
 from rules import rules
 
@@ -22,15 +23,16 @@ METHODS = {
 }
 
 
-def parts(course: Course) -> dict[str, tuple[Course, dict[str, str]]]:
+def parts(course: Course) -> dict[str, tuple[Course, dict[str, Any]]]:
     """The course, and what is not as `options_for` has it: nothing, or one thing changed; then
     every way of choosing, gradually and at once, taught and not."""
     half = replace(course.recipe, epochs=max(course.recipe.epochs // 2, 1))
-    found: dict[str, tuple[Course, dict[str, str]]] = {
+    found: dict[str, tuple[Course, dict[str, Any]]] = {
         DEFAULT: (course, {}),
         "ReLU": (course, {"activation": "relu"}),
         "recorded size": (course, {"size": "recorded"}),
-        "moments": (course, {"basis": "chunks"}),
+        "whole": (course, {"kinds": ("coordinates",), "filters": 128}),
+        "moments": (course, {"basis": "chunks", "kinds": ("coordinates",), "filters": 128}),
         "camera's frame": (course, {"frame": "camera"}),
         "not mirrored": (replace(course, mirror=False), {}),
         "nothing dropped": (replace(course, dropout=0.0), {}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from .. import skeleton, training
 from ..errors import TrellisError
 from ..files import check_writable, locked, remove_drafts, remove_stale_lock, replacing
 from ..saving.folder import DESCRIPTION, TENSORS, is_saved, tidy_folder
-from ..skeleton import Fold, Skeletons
+from ..skeleton import Fold, Layout, Skeletons
 from ..skeleton.data.readers.text import shown
 from .data_arguments import (
     CellCpus,
@@ -43,10 +43,8 @@ from .train import (
     Activation,
     Basis,
     Chunks,
-    Filters,
     Frame,
     Heads,
-    Kinds,
     Overwrite,
     Seed,
     Size,
@@ -243,6 +241,20 @@ CourseName = Annotated[
         "a first try."
     ),
 ]
+OwnFilters = Annotated[
+    int | None,
+    arg(help="Output channels of each head's convolution. Default: 64 with windows, else 128."),
+]
+OwnKinds = Annotated[
+    tuple[Literal["windows", "coordinates", "velocity", "bones"], ...],
+    arg(
+        metavar="KIND …",
+        help="Input channels of each joint: coordinates, velocity (difference between chunks), "
+        "bones (offset from the parent joint); and windows, before the others: parts of the "
+        "recording, over which filters then slide. Default: windows coordinates, if the layout "
+        "names no body, the basis is cosines and chunks are a multiple of 8; else coordinates.",
+    ),
+]
 OwnFrame = Annotated[
     Frame | None,
     arg(help="Frame of the coordinates. Default: body if the layout names one, else camera."),
@@ -304,9 +316,9 @@ def shrink(
     protocol: Protocol = None,
     fold: FoldName = None,
     heads: Heads = 16,
-    filters: Filters = 128,
+    filters: OwnFilters = None,
     chunks: Chunks = 32,
-    channels: Kinds = ("coordinates",),
+    channels: OwnKinds = (),
     activation: Activation = "abs",
     basis: Basis = "cosines",
     frame: OwnFrame = None,
@@ -360,14 +372,13 @@ def shrink(
     check_run(folder, overwrite=overwrite)
     found = skeleton.load_dataset(data, protocol=protocol, skip_bad=skip_bad, progress=True)
     chosen = chosen_fold(found, fold)
-    told = {"activation": activation, "basis": basis, "frame": frame, "size": size}
-    from ..skeleton.shrink import options_for
-
-    how = options_for(found.layout) | {name: value for name, value in told.items() if value}
+    told: dict[str, Any] = {
+        "activation": activation, "basis": basis, "frame": frame, "size": size,
+        "kinds": channels, "filters": filters,
+    }  # fmt: skip
     fresh = skeleton.Recognizer.fresh(
-        found, chosen, chunks=chunks, kinds=channels, seed=seed, heads=heads, filters=filters,
-        **how,
-    )  # fmt: skip
+        found, chosen, chunks=chunks, seed=seed, heads=heads, **_form(found.layout, chunks, told)
+    )
     with phases_bar() as watch:
         made, resumed, page = shrink_in(
             folder, fresh, found, chosen, settings, overwrite=overwrite,
@@ -386,6 +397,22 @@ def shrink(
     else:
         console().print("\n".join(page), soft_wrap=True)
     return 0
+
+
+def _form(layout: Layout, chunks: int, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the form of the network: defaults for the layout, and what was ``told``.
+
+    Windows need the basis of cosines and chunks that can be divided. Without them, the network is
+    the paper's.
+    """
+    from ..skeleton.shrink import options_for
+
+    usual = options_for(layout)
+    if told["basis"] != "cosines" or chunks % 8:
+        usual["kinds"] = ("coordinates",)
+    if "windows" not in (told["kinds"] or usual["kinds"]):
+        usual["filters"] = 128
+    return usual | {name: value for name, value in told.items() if value}
 
 
 def _source(source: str | None, data: str | None) -> str:

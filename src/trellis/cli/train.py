@@ -63,11 +63,12 @@ Chunks = Annotated[
     int, arg(help="Number of equal time intervals over which a recording is averaged.")
 ]
 Kinds = Annotated[
-    tuple[Literal["coordinates", "velocity", "bones"], ...],
+    tuple[Literal["windows", "coordinates", "velocity", "bones"], ...],
     arg(
         metavar="KIND …",
         help="Input channels of each joint: coordinates, velocity (difference between chunks), "
-        "bones (offset from the parent joint).",
+        "bones (offset from the parent joint); and windows, before the others: parts of the "
+        "recording, over which filters then slide.",
     ),
 ]
 Basis = Annotated[

@@ -17,6 +17,7 @@ import torch
 from ..deploy.stream import Streaming
 from ..errors import TrellisError
 from ..skeleton import Fold, Frames, Layout, Recognizer, Skeletons
+from ..skeleton.data.preparation import COORDINATES
 from ..skeleton.data.streams import Continuous, calibrated, cut, joined, judged
 from ..skeleton.model.fitting import Evaluation
 from ..skeleton.shrink import Course, course_named, options_for, shrink
@@ -24,7 +25,9 @@ from ..skeleton.shrink.stages import Maker
 from ..training import Training, unstack
 
 Progress = Callable[[str, float], None]
-HEADS, FILTERS, CHUNKS = 4, 24, 16
+CHUNKS = 16
+# Filters that slide over time would take three times as long to train.
+SIZES: dict[str, Any] = {"heads": 4, "filters": 24, "kinds": COORDINATES}
 _WINDOWS = 150  # of each class, at most
 _STREAMS = 6  # recordings that clips are joined to
 _FOLDS = 4  # at most
@@ -243,9 +246,8 @@ def _data(
 
 def _fresh(data: Skeletons, seed: int, settings: Streaming) -> Recognizer:
     fresh = Recognizer.fresh(
-        data, data.folds[0], chunks=CHUNKS, seed=seed, heads=HEADS, filters=FILTERS,
-        **options_for(data.layout),
-    )  # fmt: skip
+        data, data.folds[0], chunks=CHUNKS, seed=seed, **options_for(data.layout) | SIZES
+    )
     return replace(fresh, streaming=settings)
 
 

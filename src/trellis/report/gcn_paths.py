@@ -23,6 +23,7 @@ from torch import Tensor
 
 from ..skeleton import GCN
 from ..skeleton.data.preparation import COORDINATES, cosines
+from ..skeleton.model.windows import POOLS
 
 # |w| of a GCN; its largest layer is stored sparsely.
 #
@@ -91,12 +92,18 @@ class Connections:
 @dataclass(frozen=True, eq=False)
 class Weights:
     """Of each block, ``attentions`` (heads, nodes, nodes) and ``convolutions`` (heads, channels,
-    filters); ``dense`` has one head where heads are added up (``summed``)."""
+    filters); ``dense`` has one head where heads are added up (``summed``).
+
+    Where filters slide over ``windows``, the first ``per_window`` channels are those of a window,
+    and each filter is there twice, once for each of its hidden units.
+    """
 
     attentions: tuple[Tensor, ...]
     convolutions: tuple[Tensor, ...]
     dense: Connections
     summed: bool = False
+    windows: int = 0
+    per_window: int = 0
 
 
 def weights_of(model: GCN) -> Weights:
@@ -113,11 +120,14 @@ def weights_of(model: GCN) -> Weights:
         attention = _magnitude(given.attention)
         attentions.append(attention if given.edges is None else attention * given.edges.double())
         convolutions.append(_magnitude(given.convolution).expand(heads, -1, -1))
+    windows, size = model.sizes.get("windows", 0), model.sizes.get("per_window", 0)
+    if windows:
+        convolutions[0] = torch.cat([convolutions[0]] * POOLS, 2)
     dense = model.dense.weight.detach()
     shape = (len(dense), model.sizes["nodes"], 1 if summed else heads, -1)
     found = Connections.of(dense.reshape(shape))
     last = _clean(found.places, found.weight, found.shape)
-    return Weights(tuple(attentions), tuple(convolutions), last, summed)
+    return Weights(tuple(attentions), tuple(convolutions), last, summed, windows, size)
 
 
 def kept_weights(kept: KeptEntries, shapes: Mapping[str, tuple[int, ...]]) -> Weights:
@@ -396,6 +406,8 @@ class Messages:
     dense: Connections
     sums: Tensor
     summed: bool
+    windows: int = 0
+    per_window: int = 0
 
     @property
     def blocks(self) -> tuple[BlockMessages, ...]:
@@ -451,7 +463,10 @@ def messages_of(weights: Weights) -> Messages:
         if weights.summed:  # every head gives the same
             found = found[:, :, None].expand(-1, -1, heads, -1)
         wanted = Connections.of(found.reshape(*found.shape[:2], heads, -1))
-    return Messages(First(*layers[0], wanted), tuple(later), dense, sums, weights.summed)
+    return Messages(
+        First(*layers[0], wanted), tuple(later), dense, sums, weights.summed, weights.windows,
+        weights.per_window,
+    )  # fmt: skip
 
 
 # The number of multiplications for one recording: uses of connections on paths.
@@ -471,12 +486,29 @@ def multiplications(messages: Messages) -> int:
     True
     """
     count = 0
-    for block in messages.blocks:
+    if messages.windows:
+        count += _in_windows(messages)
+    for block in messages.blocks[bool(messages.windows) :]:
         before, behind = block.seen.double(), block.behind.double()
         channels, filters = block.convolution.shape[1:]
         count += (_mixed_first if channels <= filters else _convolved_first)(block, before, behind)
     arrived = messages.total.flatten() > 0
     return count + int(arrived[messages.dense.places % len(arrived)].sum())
+
+
+def _in_windows(messages: Messages) -> int:
+    """Count the multiplications of a block whose filters slide over windows."""
+    block, size = messages.first, messages.per_window
+    attention = _positive(block.attention)
+    filters = block.convolution.shape[2] // POOLS
+    convolution = _positive(block.convolution[..., :filters])
+    behind = block.behind.unflatten(2, (POOLS, filters)).any(2).double()
+    times = torch.ones(convolution.shape[1], dtype=torch.float64)
+    times[:size] = messages.windows
+    needed = _positive(_einsum("ukf,kcf->kuc", behind, convolution))
+    reached = _positive(attention.sum(2))  # heads, nodes
+    mixing = _einsum("kuv,kuc,c->", attention, needed, times)
+    return int(mixing + _einsum("ku,kcf,ukf,c->", reached, convolution, behind, times))
 
 
 def dense_multiplications(sizes: Mapping[str, Any]) -> int:
@@ -488,6 +520,12 @@ def dense_multiplications(sizes: Mapping[str, Any]) -> int:
     """
     nodes, heads, filters = sizes["nodes"], sizes["heads"], sizes["filters"]
     channels, summed = sizes["channels"], sizes.get("combine") == "sum"
+    if windows := sizes.get("windows", 0):
+        rows = channels - (windows - 1) * sizes["per_window"]
+        mixing = heads * nodes * nodes * channels
+        last = nodes * heads * POOLS * filters * sizes["classes"]
+        within = (windows - 1) * sizes["per_window"] + rows
+        return int(mixing + heads * nodes * within * filters + last)
     count = 0
     for _ in range(sizes["blocks"]):
         count += heads * nodes * (nodes * min(channels, filters) + channels * filters)
@@ -525,12 +563,17 @@ def _einsum(pattern: str, *operands: Tensor) -> Tensor:
 def moments_of(chunks: int, kinds: Sequence[str] = COORDINATES) -> list[int]:
     """Return the chunk (or cosine coefficient) of each three channels of a joint, in order.
 
-    A velocity belongs to the later of its two chunks.
+    A velocity belongs to the later of its two chunks. A coefficient of a window, which spans a
+    quarter of the recording, belongs to the coefficient of the same frequency.
 
     >>> moments_of(3), moments_of(3, ("coordinates", "velocity"))
     ([0, 1, 2], [0, 1, 2, 1, 2])
+    >>> moments_of(8, ("windows", "coordinates"))
+    [0, 4, 0, 1, 2, 3, 4, 5, 6, 7]
     """
-    return [chunk for kind in kinds for chunk in range(kind == "velocity", chunks)]
+    first = [4 * k for k in range(chunks // 4)] if "windows" in kinds else []
+    others = [kind for kind in kinds if kind != "windows"]
+    return first + [chunk for kind in others for chunk in range(kind == "velocity", chunks)]
 
 
 def by_joint(messages: Messages) -> Tensor:

@@ -202,7 +202,7 @@ def model_report(
         facts=_facts(models, found, data, fold),
         notes=(),
         missing=_missing(models, data, of_two, why),
-        command=" && ".join(commands(history, _architecture(model), options_for(model.layout)))
+        command=" && ".join(commands(history, _architecture(model), _usual(model.layout)))
         or "unknown: this model has no history",
         axis="kept",
         rows=rows,
@@ -295,6 +295,12 @@ def _architecture(model: Recognizer) -> dict[str, Any]:
     return model.model.sizes | own | {"bones": bones}
 
 
+def _usual(layout: Layout) -> dict[str, Any]:
+    """Return the defaults of `trellis shrink` for such skeletons, by flag."""
+    usual = options_for(layout)
+    return usual | {"channels": usual.pop("kinds")}
+
+
 def _warnings(model: Recognizer) -> list[str]:
     found = []
     if model.synthetic:
@@ -330,6 +336,8 @@ def _facts(
          f"{_UNITS[sizes['activation']]}: {audit.total:,} weights")
     )  # fmt: skip
     waves = " (waves over the whole recording)" if model.basis == "cosines" else " (moments)"
+    if windows := sizes.get("windows"):
+        waves = f" (waves over the whole recording, and over {windows} windows of a quarter of it)"
     seen = model.normalization
     found.append(
         ("What it sees", f"{', '.join(model.kinds)} in the basis of {model.basis}{waves}, in the "

@@ -128,7 +128,44 @@ def _by_axis(chunks: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         return torch.from_numpy(np.kron(cosines(chunks).T, np.eye(3))).to(device, dtype)
 
 
-KINDS = ("coordinates", "velocity", "bones")
+# Windows: an eighth of the chunks lies from one window to the next, and a window spans a quarter of
+# them. A filter that reads a window finds a movement wherever in the recording it happens.
+_STEP, _SPAN = 8, 4
+
+
+def window_count(chunks: int) -> int:
+    """Return the number of windows of a recording.
+
+    Raises:
+        TrellisError: The chunks cannot be divided into windows.
+
+    >>> window_count(32)
+    7
+    """
+    if chunks % _STEP:
+        raise TrellisError(
+            f"windows need a number of chunks that is a multiple of {_STEP}, got {chunks}; give "
+            "another number of chunks, or the channels 'coordinates' alone"
+        )
+    return (chunks - chunks // _SPAN) // (chunks // _STEP) + 1
+
+
+@functools.cache
+def _windowing(chunks: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return the map from a recording's cosine coefficients to those of all its windows.
+
+    Shapes: (chunks * 3, windows * chunks / 4 * 3).
+    """
+    width, step = chunks // _SPAN, chunks // _STEP
+    found = np.zeros((window_count(chunks), width, chunks))
+    for window, rows in enumerate(found):
+        rows[:, window * step : window * step + width] = cosines(width)
+    matrix = found.reshape(-1, chunks) @ cosines(chunks).T
+    with torch.inference_mode(False):
+        return torch.from_numpy(np.kron(matrix.T, np.eye(3))).to(device, dtype)
+
+
+KINDS = ("coordinates", "velocity", "bones", "windows")
 COORDINATES = KINDS[:1]
 BASES = ("chunks", "cosines")
 
@@ -142,8 +179,10 @@ class Channels:
     Args:
         parents: The parent of each joint, -1 for none.
         kinds: One or more of "coordinates" (x y z of each chunk), "velocity" (the difference to
-            the chunk before, for all chunks but the first) and "bones" (the difference to the
-            parent joint; a joint without a parent keeps its coordinates).
+            the chunk before, for all chunks but the first), "bones" (the difference to the
+            parent joint; a joint without a parent keeps its coordinates) and "windows" (the cosine
+            coefficients of the coordinates in each of seven overlapping windows). "windows" come
+            first and are never alone: see `GCN`.
         basis: "chunks" for moments in time, or "cosines" for coefficients of the discrete cosine
             transform, lowest frequency first. "cosines" does not allow "velocity".
 
@@ -181,6 +220,17 @@ class Channels:
                 f"channels {', '.join(self.kinds)} in the basis 'cosines': velocity is from one "
                 "chunk to the next; give coordinates, bones, or both, or take the basis 'chunks'"
             )
+        if "windows" in self.kinds:
+            if self.kinds[0] != "windows" or len(self.kinds) == 1:
+                raise TrellisError(
+                    f"channels {', '.join(self.kinds)}: windows come first, and other channels "
+                    "after them; give windows and coordinates"
+                )
+            if self.basis != "cosines":
+                raise TrellisError(
+                    f"channels {', '.join(self.kinds)} in the basis {self.basis!r}: windows are "
+                    "given as cosine coefficients; take the basis 'cosines', or leave out windows"
+                )
         count = len(self.parents)
         if not all(-1 <= parent < count for parent in self.parents):
             raise TrellisError(f"the parents {self.parents} are not among {count} joints")
@@ -196,7 +246,21 @@ class Channels:
 
     def count(self, chunks: int) -> int:
         """Return the number of channels of a joint."""
-        return sum(3 * (chunks - 1 if kind == "velocity" else chunks) for kind in self.kinds)
+        windows, size = self.windows(chunks)
+        others = [kind for kind in self.kinds if kind != "windows"]
+        return windows * size + sum(
+            3 * (chunks - 1 if kind == "velocity" else chunks) for kind in others
+        )
+
+    def windows(self, chunks: int) -> tuple[int, int]:
+        """Return the number of windows and the channels of a joint in each; zeros for none.
+
+        >>> Channels((-1,), ("windows", "coordinates"), "cosines").windows(32)
+        (7, 24)
+        """
+        if "windows" not in self.kinds:
+            return 0, 0
+        return window_count(chunks), 3 * (chunks // _SPAN)
 
     @overload
     def __call__(self, x: Tensor) -> Tensor: ...
@@ -212,8 +276,10 @@ class Channels:
         if not isinstance(x, Tensor):
             found: NDArray[Any] = self(torch.tensor(np.ascontiguousarray(x))).numpy()
             return found
-        if self.basis == "cosines":
-            x = cosine_transform(x)
+        return self.seen(cosine_transform(x) if self.basis == "cosines" else x)
+
+    def seen(self, x: Tensor) -> Tensor:
+        """Return the channels of recordings that are given in the basis already."""
         if self.kinds == COORDINATES:
             return x
         return torch.cat([self._channels(kind, x) for kind in self.kinds], dim=-1)
@@ -221,6 +287,10 @@ class Channels:
     def _channels(self, kind: str, x: Tensor) -> Tensor:
         if kind == "coordinates":
             return x
+        if kind == "windows":
+            with torch.autocast(x.device.type, enabled=False):
+                found: Tensor = x @ _windowing(x.shape[-1] // 3, x.dtype, x.device)
+            return found
         if kind == "velocity":
             return x[..., 3:] - x[..., :-3]
         # Slices, not an index tensor: a captured CUDA graph cannot copy an index from the host.

@@ -13,6 +13,7 @@ from ...errors import TrellisError
 from ...limits import check_bytes
 from ...saving.model import registered
 from .gpu import fast_logits
+from .windows import POOLS, pooled_windows
 
 # The function of `GCN.forward` for a stack of networks, with few and large matrix products.
 
@@ -66,10 +67,14 @@ def stacked_dense(weight: Tensor, bias: Tensor | None, hidden: Tensor) -> Tensor
 
 def stacked_gcn(
     weights: Mapping[str, Tensor], x: Tensor, blocks: int, combine: str, activation: str,
-    edges: Tensor | None,
+    edges: Tensor | None, windows: int,
 ) -> Tensor:  # fmt: skip
     """Return the logits of a stack, (N, B, V, C) -> (N, B, classes), for weights by name."""
     first = weights["blocks.0.attention"], weights["blocks.0.convolution"]
+    if windows:
+        attention = first[0] if edges is None else first[0] * edges
+        hidden = pooled_windows(attention, first[1], x, windows, activation)
+        return stacked_dense(weights["dense.weight"], None, hidden)
     plain = blocks == 1 and combine == "concat" and edges is None and "dense.bias" not in weights
     if plain and len(first[0][0]) == len(first[1][0]):
         logits = fast_logits(*first, weights["dense.weight"], x, activation)
@@ -103,6 +108,14 @@ class GCN(nn.Module):
     on most recordings held out (docs/results/choosing.md). A dense layer reads the output of the
     last block.
 
+    With ``windows``, the filters slide over time. The first channels of a joint then are of W
+    windows of the recording, equally many of each, and the others, of the whole recording, are
+    added in every window. A filter gives two hidden units, its maximum and its mean over the
+    windows:
+
+    .. math::  \max_w \text{ and } \frac 1 W \sum_w f(A^k \, U_w^\top \, W^k_1
+               + A^k \, U^\top \, W^k_2)
+
     Shapes: (batch, nodes, channels) -> (batch, classes).
 
     =================  =============================================  =========================
@@ -130,6 +143,9 @@ class GCN(nn.Module):
             entries count as connections that are never live. "start": training may add edges.
             "fixed": attention is a constant, which is neither trained, pruned nor counted.
         activation: "relu" or "abs".
+        windows: The number of time windows; 0 for none. It needs one block and neither biases, a
+            shared convolution nor summed heads.
+        per_window: The channels of a joint in each window.
         first_weights: How the first weights are drawn. "usual": attention normal / nodes,
             convolution normal · sqrt(2 / channels), dense layer as `torch.nn.Linear`. "fan-in":
             every tensor normal / sqrt(fan-in); that of the attention is the number of nodes.
@@ -160,6 +176,8 @@ class GCN(nn.Module):
         edges: str = "limit",
         activation: str = "relu",
         first_weights: str = "usual",
+        windows: int = 0,
+        per_window: int = 0,
     ) -> None:
         super().__init__()
         sizes = {"nodes": nodes, "channels": channels, "classes": classes, "heads": heads,
@@ -167,8 +185,12 @@ class GCN(nn.Module):
         for name, size in sizes.items():
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise TrellisError(f"{name}={size!r} is not a whole number from 1 up")
+        _check_windows(windows, per_window, channels, blocks == 1 and not shared and not bias
+                       and combine == "concat")  # fmt: skip
+        rows = channels - max(windows - 1, 0) * per_window  # of the convolution
         if torch.get_default_device().type != "meta":  # on meta, sizes take no memory
-            _check_sizes(shared=shared, concat=combine == "concat", **sizes)
+            _check_sizes(shared=shared, concat=combine == "concat", pools=POOLS if windows else 1,
+                         **sizes | {"channels": rows})  # fmt: skip
         if combine not in ("concat", "sum"):
             raise TrellisError(f"combine={combine!r} is unknown: 'concat' or 'sum'")
         if activation not in tuple(
@@ -184,15 +206,18 @@ class GCN(nn.Module):
         self.sizes: dict[str, Any] = sizes | {
             "shared": shared, "combine": combine, "bias": bias, "activation": activation,
         }  # fmt: skip
+        if windows:
+            self.sizes |= {"windows": windows, "per_window": per_window}
         graph = None if adjacency is None else _graph(adjacency, heads, nodes)
         width = filters * (heads if combine == "concat" else 1)
         self.blocks = nn.Sequential(
             *(
-                Block(nodes, channels if i == 0 else width, heads, filters, shared, combine, bias,
-                      activation, graph, edges, first_weights)
+                Block(nodes, rows if i == 0 else width, heads, filters, shared, combine, bias,
+                      activation, graph, edges, first_weights, windows)
                 for i in range(blocks)
             )
         )  # fmt: skip
+        width *= POOLS if windows else 1
         self.dense = nn.Linear(nodes * width, classes, bias=bias)
         if first_weights == "fan-in" and not self.dense.weight.is_meta:
             nn.init.normal_(self.dense.weight, std=1 / math.sqrt(nodes * width))
@@ -214,8 +239,9 @@ class GCN(nn.Module):
         }
         sizes = self.sizes
         return stacked_gcn(
-            {**weights, **held}, x, sizes["blocks"], sizes["combine"], sizes["activation"], edges
-        )
+            {**weights, **held}, x, sizes["blocks"], sizes["combine"], sizes["activation"], edges,
+            sizes.get("windows", 0),
+        )  # fmt: skip
 
     def example(self) -> tuple[Tensor, ...]:
         """Return an example input of shape (1, nodes, channels), of zeros."""
@@ -251,9 +277,10 @@ class Block(nn.Module):
     def __init__(
         self, nodes: int, channels: int, heads: int, filters: int, shared: bool, combine: str,
         bias: bool, activation: str, graph: Tensor | None, edges: str, first_weights: str,
+        windows: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.combine, self.activation = combine, activation
+        self.combine, self.activation, self.windows = combine, activation, windows
         # Random and small, so that training decides which connections are large. Magnitude pruning
         # would spend its whole budget on an initial identity.
         attention = torch.empty(heads, nodes, nodes)
@@ -289,6 +316,8 @@ class Block(nn.Module):
         attention = self.attention if self.edges is None else self.attention * self.edges
         shared = len(self.convolution) == 1
         channels, filters = self.convolution.shape[1:]
+        if self.windows:
+            return self._pooled(torch.einsum("kuv,bvc->bukc", attention, x))
         if channels <= filters:  # mix joints first, where the signal is smaller
             mixed = torch.einsum("kuv,bvc->bukc", attention, x)
             if shared:
@@ -303,12 +332,41 @@ class Block(nn.Module):
         signal = signal.flatten(2) if self.combine == "concat" else signal.sum(dim=2)
         return ACTIVATIONS[self.activation](signal if self.bias is None else signal + self.bias)
 
+    def _pooled(self, mixed: Tensor) -> Tensor:
+        """(batch, nodes, heads, channels of windows and of the whole) -> (batch, nodes, width)."""
+        size = (mixed.shape[-1] - self.convolution.shape[1]) // (self.windows - 1)
+        within = mixed[..., : self.windows * size].unflatten(-1, (self.windows, size))
+        local = torch.einsum("bukwc,kcf->bukwf", within, self.convolution[:, :size])
+        whole = torch.einsum(
+            "bukc,kcf->bukf", mixed[..., self.windows * size :], self.convolution[:, size:]
+        )
+        signal = ACTIVATIONS[self.activation](local + whole[..., None, :])
+        return torch.cat([signal.amax(-2), signal.mean(-2)], -1).flatten(2)
+
+
+def _check_windows(windows: int, per_window: int, channels: int, plain: bool) -> None:
+    for name, size in (("windows", windows), ("per_window", per_window)):
+        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+            raise TrellisError(f"{name}={size!r} is not a whole number from 0 up")
+    if windows == 0 == per_window:
+        return
+    if windows < 2 or not 0 < windows * per_window < channels:
+        raise TrellisError(
+            f"expected at least 2 windows, whose channels are fewer than channels={channels}, got "
+            f"windows={windows} and per_window={per_window}"
+        )
+    if not plain:
+        raise TrellisError(
+            "windows need blocks=1, combine='concat', shared=False and bias=False; leave out "
+            "windows, or the other option"
+        )
+
 
 def _check_sizes(
     *, nodes: int, channels: int, classes: int, heads: int, filters: int, blocks: int,
-    shared: bool, concat: bool,
+    shared: bool, concat: bool, pools: int,
 ) -> None:  # fmt: skip
-    width = filters * (heads if concat else 1)
+    width = filters * (heads if concat else 1) * pools
     convolutions = (1 if shared else heads) * filters * (channels + (blocks - 1) * width)
     weights = blocks * heads * nodes**2 + convolutions + classes * nodes * width
     check_bytes(

@@ -30,6 +30,7 @@ from ...methods.budget import shares
 from ...training import Forward, Weights
 from ...training.stack_pruning import Selector, SingleSelector, Stacked
 from .gcn import GCN
+from .windows import POOLS
 
 # Which connections to keep.
 
@@ -108,19 +109,21 @@ class Parts(NamedTuple):
     """A number for each connection of N networks.
 
     U and V are nodes, K heads, C channels, F filters and O outputs. A shared convolution has one
-    kernel. If heads are summed, the dense layer has one head.
+    kernel. If heads are summed, the dense layer has one head. A filter that slides over windows has
+    two hidden units (P = 2). All windows have the same paths, so that one of them is enough.
     """
 
     attention: Tensor  # N, K, U, V
     convolution: Tensor  # N, K or 1, C, F
-    dense: Tensor  # N, O, U, K or 1, F
+    dense: Tensor  # N, O, U, K or 1, P * F
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> Parts:
         """Return the parts of a stack's parameters, given by name."""
         attention, convolution, dense = (tensors[name] for name in NAMES)
-        nodes, filters = attention.shape[2], convolution.shape[3]
-        return cls(attention, convolution, dense.unflatten(2, (nodes, -1, filters)))
+        heads, nodes, filters = attention.shape[1], attention.shape[2], convolution.shape[3]
+        pools = max(dense.shape[2] // (nodes * heads * filters), 1)
+        return cls(attention, convolution, dense.unflatten(2, (nodes, -1, pools * filters)))
 
     def flat(self) -> Tensor:
         """Return all numbers in one tensor, (N, connections)."""
@@ -165,8 +168,8 @@ class Messages:
 
     rows: Tensor  # N, K, U: of the attention, over nodes
     columns: Tensor  # N, K or 1, F: of the convolution, over channels
-    forward: Tensor  # N, U, K or 1, F: into each hidden unit
-    backward: Tensor  # N, K or 1, U, F: out of it
+    forward: Tensor  # N, U, K or 1, P * F: into each hidden unit
+    backward: Tensor  # N, K or 1, U, F: out of the hidden units of each filter
 
     @classmethod
     def of(cls, parts: Parts, semiring: Semiring) -> Messages:
@@ -177,6 +180,9 @@ class Messages:
         if parts.dense.shape[3] != by_head.shape[1]:
             by_head = semiring.combine(by_head, 1)[:, None]
         backward = semiring.combine(parts.dense, 1).transpose(1, 2)
+        if (pools := backward.shape[3] // columns.shape[2]) > 1:
+            by_head = torch.cat([by_head] * pools, 3)
+            backward = semiring.combine(backward.unflatten(3, (pools, -1)), 3)
         return cls(rows, columns, by_head.transpose(1, 2), backward)
 
 
@@ -210,12 +216,13 @@ def best_paths(parts: Parts) -> Parts:
     """Return masks of the best path to every output that can be reached."""
     said = Messages.of(parts, BEST)
     networks, outputs = parts.dense.shape[:2]
-    kernels, filters = parts.dense.shape[3:]
-    strength = (parts.dense * said.forward[:, None]).flatten(2)  # N, O, U * K * F
+    kernels, units = parts.dense.shape[3:]
+    strength = (parts.dense * said.forward[:, None]).flatten(2)  # N, O, U * K * P * F
     best, place = strength.max(2)
     reached = best > 0
-    unit = place // filters
-    node, head, filt = unit // kernels, unit % kernels, place % filters  # N, O each
+    node, head = place // units // kernels, place // units % kernels  # N, O each
+    hidden = place % units
+    filt = hidden % parts.convolution.shape[3]
     n = torch.arange(networks, device=place.device)[:, None].expand_as(place)
     if kernels != said.rows.shape[1]:  # summed heads: the best of them leads there
         shared = said.columns.shape[1] == 1
@@ -232,7 +239,7 @@ def best_paths(parts: Parts) -> Parts:
     for mark, at in (
         (marks.attention, (n, head, node, source)),
         (marks.convolution, (n, kernel, channel, filt)),
-        (marks.dense, (n, out, node, dense_head, filt)),
+        (marks.dense, (n, out, node, dense_head, hidden)),
     ):
         mark[tuple(index[reached] for index in at)] = True
     return marks
@@ -411,12 +418,14 @@ class Narrow:
             They have the shape of the narrow parameter, (networks, …).
         units: The units that the dense layer of the narrow networks reads, (networks, units).
         channels: The input channels of the narrow networks, (channels,).
+        per_window: How many of them each window has.
     """
 
     model: GCN
     places: dict[str, Tensor]
     units: Tensor
     channels: Tensor
+    per_window: int = 0
 
     @classmethod
     def of(cls, model: GCN, masks: Mapping[str, Tensor]) -> Narrow | None:
@@ -448,24 +457,36 @@ class Narrow:
         classes, nodes, heads, filters = (
             sizes[name] for name in ("classes", "nodes", "heads", "filters")
         )
+        windows, size = sizes.get("windows", 0), sizes.get("per_window", 0)
         convolution = masks[_CONVOLUTION]
-        read = masks[_DENSE].reshape(-1, classes, nodes, heads, filters).any(2).any(1)
-        used = convolution.any(2) | read  # networks, heads, filters
+        pools = POOLS if windows else 1
+        read = masks[_DENSE].reshape(-1, classes, nodes, heads, pools, filters)
+        used = convolution.any(2) | read.any(4).any(2).any(1)  # networks, heads, filters
         head = _used(used.any(2) | masks[_ATTENTION].flatten(2).any(2))
         filter_ = _used(used.gather(1, head[..., None].expand(-1, -1, filters)))
-        channels = _used(convolution.any(3).any(1).any(0))
+        row = convolution.any(3).any(1).any(0)
+        rows = _used(row)
+        if windows:  # at least one of each window, and one of the whole
+            rows = torch.cat([_used(row[:size]), size + _used(row[size:])])
         node = torch.arange(nodes, device=head.device)
-        unit = head[..., None] * filters + filter_  # networks, heads, filters: of a node
-        units = (node[:, None, None] * (heads * filters) + unit[:, None]).flatten(1)
+        pool = torch.arange(pools, device=head.device)[:, None]
+        unit = (head[..., None, None] * pools + pool) * filters + filter_[:, :, None]
+        unit = unit.flatten(2)  # networks, heads, pools * filters: of a node
+        units = (node[:, None, None] * (heads * pools * filters) + unit[:, None]).flatten(1)
         by_head = head[:, :, None, None]
-        of_class = torch.arange(classes, device=head.device)[:, None] * (nodes * heads * filters)
+        of_class = torch.arange(classes, device=head.device)[:, None]
+        of_class = of_class * (nodes * heads * pools * filters)
         places = {
             _ATTENTION: (by_head * nodes + node[:, None]) * nodes + node,
-            _CONVOLUTION: (by_head * sizes["channels"] + channels[:, None]) * filters
-            + filter_[:, :, None],
+            _CONVOLUTION: (by_head * len(row) + rows[:, None]) * filters + filter_[:, :, None],
             _DENSE: of_class + units[:, None],
         }
-        return cls(model, places, units, channels)
+        if not windows:
+            return cls(model, places, units, rows)
+        local = rows[rows < size]
+        each = torch.arange(windows, device=head.device)[:, None] * size + local
+        channels = torch.cat([each.flatten(), rows[rows >= size] + (windows - 1) * size])
+        return cls(model, places, units, channels, len(local))
 
     @property
     def share(self) -> float:
@@ -475,8 +496,11 @@ class Narrow:
 
     def alike(self) -> GCN:
         """Return an untrained network of the narrow size."""
-        _, heads, channels, filters = self.places[_CONVOLUTION].shape
-        return GCN(**self.model.sizes | {"heads": heads, "channels": channels, "filters": filters})
+        _, heads, _, filters = self.places[_CONVOLUTION].shape
+        own = {"heads": heads, "channels": len(self.channels), "filters": filters}
+        if self.per_window:
+            own["per_window"] = self.per_window
+        return GCN(**self.model.sizes | own)
 
     def narrow(self, stack: Mapping[str, Tensor]) -> Weights:
         """Return the narrow part of whole parameters, masks or averages, (networks, …) each."""

@@ -44,7 +44,8 @@ class Recognizer:
         layout: The skeleton.
         history: What was done to the network, oldest first: dictionaries with a ``step``
             ("train", "prune", "tune", "shrink") and its settings and metrics.
-        kinds: The channels of each joint (`Channels`): "coordinates", "velocity", "bones".
+        kinds: The channels of each joint (`Channels`): "coordinates", "velocity", "bones",
+            "windows".
         basis: "chunks" for moments in time, or "cosines" for the discrete cosine transform.
         streaming: How gestures are found in a stream of frames, or None.
 
@@ -74,14 +75,19 @@ class Recognizer:
         sizes = self.model.sizes
         joints = len(self.layout.joints)
         channels = self.channels.count(self.chunks)
+        windows, size = self.channels.windows(self.chunks)
         fits = {
             "nodes": (joints, f"nodes={joints}, one for each joint"),
             "channels": (channels, f"channels={channels} for chunks={self.chunks}"),
+            "windows": (windows, f"windows={windows} for the channels {', '.join(self.kinds)}"),
+            "per_window": (size, f"per_window={size} for chunks={self.chunks}"),
             "classes": (len(self.classes), f"classes={len(self.classes)}"),
         }
-        for name, (size, words) in fits.items():
-            if sizes[name] != size:
-                raise TrellisError(f"expected a network with {words}, got {name}={sizes[name]}")
+        for name, (wanted, words) in fits.items():
+            if sizes.get(name, 0) != wanted:
+                raise TrellisError(
+                    f"expected a network with {words}, got {name}={sizes.get(name, 0)}"
+                )
         for name, chosen in (
             ("roots", self.normalization.roots),
             ("body", self.normalization.body or ()),
@@ -104,7 +110,7 @@ class Recognizer:
         """
         if self.kinds == COORDINATES:
             return self.model
-        return _Seeing(Channels.of(self.layout, self.kinds), self.model)
+        return _Seeing(self.channels, self.chunks, self.model)
 
     @classmethod
     def fresh(
@@ -147,8 +153,13 @@ class Recognizer:
         normalization = Normalization.fit(inputs, data.layout, frame, size, origin)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            channels = Channels.of(data.layout, kinds, basis).count(chunks)
-            model = GCN(len(data.layout.joints), channels, len(data.classes), **options)
+            channels = Channels.of(data.layout, kinds, basis)
+            windows, per_window = channels.windows(chunks)
+            if windows:
+                options |= {"windows": windows, "per_window": per_window}
+            model = GCN(
+                len(data.layout.joints), channels.count(chunks), len(data.classes), **options
+            )
         classes = tuple(data.classes)
         return cls(
             model, chunks, normalization, classes, data.layout, kinds=tuple(kinds), basis=basis
@@ -364,12 +375,14 @@ class Recognizer:
 class _Seeing(nn.Module):
     """A network that computes its channels from coordinates."""
 
-    def __init__(self, channels: Channels, model: nn.Module) -> None:
+    def __init__(self, channels: Channels, chunks: int, model: nn.Module) -> None:
         super().__init__()
         self.channels, self.model = channels, model
+        # Matrices are made now: while a model is traced, they would not be real tensors.
+        channels.seen(torch.zeros(1, len(channels.parents), chunks * 3))
 
     def forward(self, places: Tensor) -> Tensor:
-        logits: Tensor = self.model(self.channels(places))
+        logits: Tensor = self.model(self.channels.seen(places))
         return logits
 
 

@@ -219,17 +219,28 @@ def options_for(layout: Layout) -> dict[str, Any]:
     not: the direction in which a hand points may tell two actions apart. Skeletons are rescaled to
     one size if the layout has bones.
 
+    Without a body's frame, filters slide over windows of the recording as well. On recordings of
+    one body this gained nothing (docs/results/choosing.md). A filter then has two hidden units, so
+    that 64 filters make about as many connections as the 128 of the paper.
+
     Args:
         layout: The skeleton's joints and bones.
 
     Example:
         >>> from trellis.skeleton.data.layouts import FPHA, NW_UCLA
-        >>> options_for(FPHA)
-        {'basis': 'cosines', 'activation': 'abs', 'frame': 'camera', 'size': 'alike'}
-        >>> options_for(NW_UCLA)["frame"]
-        'body'
+        >>> for name, choice in options_for(FPHA).items():
+        ...     print(name, choice, options_for(NW_UCLA)[name])
+        kinds ('windows', 'coordinates') ('coordinates',)
+        filters 64 128
+        basis cosines cosines
+        activation abs abs
+        frame camera body
+        size alike alike
     """
+    slides = layout.body is None
     return {
+        "kinds": ("windows", "coordinates") if slides else ("coordinates",),
+        "filters": 64 if slides else 128,
         "basis": "cosines",
         "activation": "abs",
         "frame": "camera" if layout.body is None else "body",
