@@ -26,6 +26,7 @@ import torch
 from held import HELD, loaded, parts
 from torch import Tensor, nn
 from torch.nn import functional as F
+from variants import PLAIN
 
 from trellis import skeleton
 from trellis.methods.budget import budget
@@ -159,13 +160,13 @@ def measured(
     averages = Averages()
 
     def maker_of(**own: Any) -> Maker:
-        recognizer = skeleton.Recognizer.fresh(data, fold, **options_for(data.layout) | own)
+        recognizer = skeleton.Recognizer.fresh(data, fold, **options_for(data.layout) | PLAIN | own)
         return Maker(
             recognizer, inputs[train], labels[train], COURSES["default"].times(length),
             precision=options.precision, watch=None if own else averages,
         )  # fmt: skip
 
-    plain = skeleton.Recognizer.fresh(data, fold, **options_for(data.layout))
+    plain = skeleton.Recognizer.fresh(data, fold, **options_for(data.layout) | PLAIN)
     labels = torch.from_numpy(plain.labels(data))
     inputs = torch.from_numpy(plain.places(data.sequences))
     maker = maker_of()

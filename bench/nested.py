@@ -33,7 +33,7 @@ RECORDINGS, DIGITS = "recordings", "digits"
 HOW = ("nested", "alone")
 ASKED = {RECORDINGS: (0.9, 0.99, 0.998), DIGITS: (0.8, 0.95, 0.98)}
 BETWEEN = {RECORDINGS: (0.95, 0.995), DIGITS: (0.9, 0.97)}
-HEADS, FILTERS = 8, 32
+SIZES: dict[str, Any] = {"heads": 8, "filters": 32, "kinds": ("coordinates",)}
 Row = dict[str, Any]
 
 
@@ -41,9 +41,7 @@ def recordings(source: str, seed: int, length: float, how: str) -> list[Row]:
     """Shrink a graph network; the dense one and the teacher at 1 % are trained once."""
     data = skeleton.load_dataset(source)
     fold = data.folds[0]
-    fresh = skeleton.Recognizer.fresh(
-        data, fold, seed=seed, **options_for(data.layout) | {"heads": HEADS, "filters": FILTERS}
-    )
+    fresh = skeleton.Recognizer.fresh(data, fold, seed=seed, **options_for(data.layout) | SIZES)
     labels = fresh.labels(data)
 
     def part(chosen: Any) -> tuple[torch.Tensor, torch.Tensor]:

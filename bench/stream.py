@@ -112,7 +112,7 @@ def networks(material: Material, source: str) -> dict[float, Recognizer]:
         "windows", tuple(sequences), labels, material.classes, tuple(map(str, everyone)),
         material.layout, (Fold("all", everyone, everyone[:1]),),
     )  # fmt: skip
-    options = options_for(material.layout) | sizes
+    options = options_for(material.layout) | {"kinds": ("coordinates",)} | sizes
     fresh = Recognizer.fresh(data, data.folds[0], **options)
     fresh = replace(fresh, streaming=Streaming(material.windows, 0))
     x, y = torch.from_numpy(fresh.places(sequences)), torch.from_numpy(labels)

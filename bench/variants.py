@@ -18,6 +18,8 @@ COURSE = replace(  # the default, but pruned and tuned in 1,000 steps each
     recipe=replace(COURSES["default"].recipe, prune_epochs=200, prune_every=2, tune_epochs=200),
 )
 WHOLE = COURSES["default"]
+PLAIN = {"kinds": ("coordinates",), "filters": 128}  # filters that do not slide
+WINDOWS = {"kinds": ("windows", "coordinates"), "filters": 64}
 AUGMENTATION = skeleton.Augmentation()
 WEAK = skeleton.Augmentation(rotation=(15, 15, 15), scale=0.1, warp=0.4, crop=0.85)
 
@@ -44,7 +46,7 @@ VARIANTS = {
     "batches of 64": retrained(
         batch=64, epochs=200, prune_epochs=100, prune_every=1, tune_epochs=100
     ),
-    "biases": Variant(own={"bias": True}),
+    "biases": Variant(own=PLAIN | {"bias": True}),
     "ReLU": Variant(own={"activation": "relu"}),
     "smoothed to the end": retrained(tune_smoothing=None),
     "no dropout": Variant(replace(COURSE, dropout=0.0)),
@@ -59,9 +61,9 @@ VARIANTS = {
     "magnitude alone": Variant(replace(COURSE, sensitivity=0.0)),
     "SynFlow": Variant(replace(COURSE, method="synflow")),
     "cubic": Variant(replace(COURSE, curve="cubic")),
-    "moments": Variant(own={"basis": "chunks"}),
-    "bones": Variant(own={"kinds": ("bones",)}),
-    "bones too": Variant(own={"kinds": ("coordinates", "bones")}),
+    "moments": Variant(own=PLAIN | {"basis": "chunks"}),
+    "bones": Variant(own=PLAIN | {"kinds": ("bones",)}),
+    "bones too": Variant(own=PLAIN | {"kinds": ("coordinates", "bones")}),
     "camera's frame": Variant(own={"frame": "camera"}),
     "recorded size": Variant(own={"size": "recorded"}),
     "noise 0.1": Variant(replace(COURSE, augmentation=replace(AUGMENTATION, noise=0.1))),
@@ -89,5 +91,7 @@ VARIANTS = {
     "whole, no dropout, twice as long": Variant(replace(WHOLE, dropout=0.0).times(2)),
     "no distillation": Variant(replace(COURSE, distill=False)),
     "whole, no distillation": Variant(replace(WHOLE, distill=False)),
-    "whole, bones too": Variant(WHOLE, {"kinds": ("coordinates", "bones")}),
+    "whole, bones too": Variant(WHOLE, PLAIN | {"kinds": ("coordinates", "bones")}),
+    "whole, plain": Variant(WHOLE, PLAIN),
+    "whole, windows": Variant(WHOLE, WINDOWS),
 }  # fmt: skip
