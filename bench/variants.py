@@ -1,7 +1,7 @@
 """Settings of ``trellis shrink`` that `choose.py` compares: each changes one thing of a base.
 
-The base is the default, but in 1,000 steps of pruning and of tuning each; ``whole`` is the default
-itself.
+The base is the default of layouts with a body, whose filters do not slide, but in 1,000 steps of
+pruning and of tuning each; ``whole`` is that default itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WEAK = skeleton.Augmentation(rotation=(15, 15, 15), scale=0.1, warp=0.4, crop=0.
 
 class Variant(NamedTuple):
     course: Course = COURSE
-    own: Mapping[str, Any] = {}  # what is not as `options_for` has it
+    own: Mapping[str, Any] = PLAIN  # what is not as `options_for` has it
 
 
 def retrained(course: Course = COURSE, **changes: Any) -> Variant:
@@ -47,7 +47,7 @@ VARIANTS = {
         batch=64, epochs=200, prune_epochs=100, prune_every=1, tune_epochs=100
     ),
     "biases": Variant(own=PLAIN | {"bias": True}),
-    "ReLU": Variant(own={"activation": "relu"}),
+    "ReLU": Variant(own=PLAIN | {"activation": "relu"}),
     "smoothed to the end": retrained(tune_smoothing=None),
     "no dropout": Variant(replace(COURSE, dropout=0.0)),
     "dropout 0.5": Variant(replace(COURSE, dropout=0.5)),
@@ -64,8 +64,8 @@ VARIANTS = {
     "moments": Variant(own=PLAIN | {"basis": "chunks"}),
     "bones": Variant(own=PLAIN | {"kinds": ("bones",)}),
     "bones too": Variant(own=PLAIN | {"kinds": ("coordinates", "bones")}),
-    "camera's frame": Variant(own={"frame": "camera"}),
-    "recorded size": Variant(own={"size": "recorded"}),
+    "camera's frame": Variant(own=PLAIN | {"frame": "camera"}),
+    "recorded size": Variant(own=PLAIN | {"size": "recorded"}),
     "noise 0.1": Variant(replace(COURSE, augmentation=replace(AUGMENTATION, noise=0.1))),
     "crop to 0.6": Variant(replace(COURSE, augmentation=replace(AUGMENTATION, crop=0.6))),
     "weaker variants": Variant(replace(COURSE, augmentation=WEAK)),
@@ -92,6 +92,5 @@ VARIANTS = {
     "no distillation": Variant(replace(COURSE, distill=False)),
     "whole, no distillation": Variant(replace(WHOLE, distill=False)),
     "whole, bones too": Variant(WHOLE, PLAIN | {"kinds": ("coordinates", "bones")}),
-    "whole, plain": Variant(WHOLE, PLAIN),
     "whole, windows": Variant(WHOLE, WINDOWS),
 }  # fmt: skip

@@ -51,6 +51,26 @@ def test_a_folder_with_a_small_and_a_dense_model_and_a_report(run: Run, tmp_path
     assert refused.status == 2 and "holds a finished run" in refused.err
 
 
+def test_filters_slide_where_the_layout_names_no_body(run: Run) -> None:
+    own = ("shrink", "--data", SOURCE, "--course", "quick", "--length", "0.05", "--heads", "2")
+    plain, slides = ("coordinates",), ("windows", "coordinates")
+    for options, kinds, filters, told in (
+        ((), slides, 64, ()),
+        (("--chunks", "12"), plain, 128, ("--channels",)),
+        (("--channels", *plain, "--filters", "64"), plain, 64, ("--channels", "--filters")),
+        (("--channels", *slides, "--filters", "4"), slides, 4, ("--filters",)),
+    ):
+        ran = run(*own, "--keep", "90", *options, "--overwrite", "--out", "s")
+        assert ran.status == 0, ran.err
+        small = Recognizer.load("s/model")
+        assert (small.kinds, small.model.sizes["filters"]) == (kinds, filters)
+        page = Path("s/report.html").read_text(encoding="utf-8")
+        assert "--keep 90 --course quick --length 0.05" in page  # the command of the page
+        assert tuple(flag for flag in ("--channels", "--filters") if flag in page) == told
+    refused = run(*own, "--keep", "90", "--filters", "0", "--out", "t")
+    assert refused.status == 2 and "filters=0" in refused.err
+
+
 def test_waves_and_frames_can_be_told(run: Run) -> None:
     ran = run(*SHRINK, "--keep", "60", "--basis", "chunks", "--out", "s")
     assert ran.status == 0, ran.err

@@ -27,7 +27,8 @@ from ..files import locked, replacing
 from ..paper import Folder, Settings, reproduce, write_outputs
 from ..paper.plan import rows_of
 from ..report.run import run_report
-from ..skeleton import GCN, Fold, Recognizer, Skeletons
+from ..skeleton import Fold, Recognizer, Skeletons
+from ..skeleton.data.preparation import COORDINATES
 from ..skeleton.shrink import course_named, options_for
 from ..training import recipe_named
 from ..training.batches import batch_count
@@ -99,11 +100,10 @@ def demo(*, out: Out = Path("runs/demo"), overwrite: Overwrite = False) -> int:
     rates = [f"{rate:g} %" for rate in settings.rates]
     with _begun(out, settings, overwrite=overwrite) as state:
         fresh = Recognizer.fresh(
-            data, fold, chunks=settings.chunks, heads=settings.heads, **options_for(data.layout)
-        )
-        paper_sizes = GCN(len(data.layout.joints), 3 * settings.chunks, len(data.classes),
-                          settings.heads, settings.filters)  # fmt: skip
-        total = sum(weight.numel() for weight in paper_sizes.parameters())
+            data, fold, chunks=settings.chunks, heads=settings.heads,
+            **options_for(data.layout) | {"kinds": COORDINATES, "filters": settings.filters},
+        )  # fmt: skip
+        total = sum(weight.numel() for weight in fresh.model.parameters())
         told = {"classes": len(data.classes), "connections": total, "rates": " and ".join(rates)}
         to.print(INTRODUCTION.format(**told), soft_wrap=True)
         if state:

@@ -243,7 +243,10 @@ CourseName = Annotated[
 ]
 OwnFilters = Annotated[
     int | None,
-    arg(help="Output channels of each head's convolution. Default: 64 with windows, else 128."),
+    arg(
+        metavar="N",
+        help="Output channels of each head's convolution. Default: 64 with windows, else 128.",
+    ),
 ]
 OwnKinds = Annotated[
     tuple[Literal["windows", "coordinates", "velocity", "bones"], ...],
@@ -405,14 +408,13 @@ def _form(layout: Layout, chunks: int, told: Mapping[str, Any]) -> dict[str, Any
     Windows need the basis of cosines and chunks that can be divided. Without them, the network is
     the paper's.
     """
-    from ..skeleton.shrink import options_for
+    from ..skeleton.shrink import filters_for, options_for
 
     usual = options_for(layout)
     if told["basis"] != "cosines" or chunks % 8:
         usual["kinds"] = ("coordinates",)
-    if "windows" not in (told["kinds"] or usual["kinds"]):
-        usual["filters"] = 128
-    return usual | {name: value for name, value in told.items() if value}
+    usual["filters"] = filters_for(told["kinds"] or usual["kinds"])
+    return usual | {name: value for name, value in told.items() if value not in (None, ())}
 
 
 def _source(source: str | None, data: str | None) -> str:

@@ -349,6 +349,8 @@ def _layer(
     name = ", ".join(names_in(weight))
     if x.level != len(layers):
         other = layers[x.level].name
+        if other == name:
+            raise refuse(f"the trellis branches: parts of `{name}` read different signals")
         raise refuse(f"the trellis branches: `{other}` and `{name}` read the same signal")
     b, m, k = x.units.shape[:3]
     n = weight.shape[1]

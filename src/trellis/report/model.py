@@ -21,7 +21,7 @@ from ..saving.folder import is_saved, read_folder
 from ..schema import CurvePoint, read_json
 from ..skeleton import Evaluation, Fold, Frames, Layout, Recognizer, Skeletons
 from ..skeleton.data.dataset import Indices, mean_pose, placed, turn_of
-from ..skeleton.shrink import options_for
+from ..skeleton.shrink import filters_for, options_for
 from ..training.checkpoint import versions
 from .curves import PLACE, VALUE, method, point
 from .drawing import shown_network
@@ -202,7 +202,7 @@ def model_report(
         facts=_facts(models, found, data, fold),
         notes=(),
         missing=_missing(models, data, of_two, why),
-        command=" && ".join(commands(history, _architecture(model), _usual(model.layout)))
+        command=" && ".join(commands(history, _architecture(model), _usual(model)))
         or "unknown: this model has no history",
         axis="kept",
         rows=rows,
@@ -295,9 +295,9 @@ def _architecture(model: Recognizer) -> dict[str, Any]:
     return model.model.sizes | own | {"bones": bones}
 
 
-def _usual(layout: Layout) -> dict[str, Any]:
-    """Return the defaults of `trellis shrink` for such skeletons, by flag."""
-    usual = options_for(layout)
+def _usual(model: Recognizer) -> dict[str, Any]:
+    """Return the defaults of `trellis shrink` for such skeletons and channels, by flag."""
+    usual = options_for(model.layout) | {"filters": filters_for(model.kinds)}
     return usual | {"channels": usual.pop("kinds")}
 
 

@@ -207,7 +207,8 @@ class Recognizer:
         """
         x = torch.from_numpy(self.inputs(sequences)).to(self.model.dense.weight.device)
         with torch.no_grad():
-            parts = [torch.softmax(self.model(part), dim=1) for part in x.split(_BATCH)]
+            many = _BATCH // max(1, self.model.sizes.get("windows", 0))
+            parts = [torch.softmax(self.model(part), dim=1) for part in x.split(many)]
         found: NDArray[np.float32] = torch.cat(parts).float().cpu().numpy()
         if not np.isfinite(found).all():
             place = int(np.argmin(np.isfinite(found).all(axis=1)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .course import COURSES, Course, course_named, options_for
+from .course import COURSES, Course, course_named, filters_for, options_for
 from .mirror import mirror_of
 from .run import Outcome, Point, shrink
 from .stages import Maker, Small
@@ -15,6 +15,7 @@ __all__ = [
     "Point",
     "Small",
     "course_named",
+    "filters_for",
     "mirror_of",
     "options_for",
     "shrink",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -237,15 +238,20 @@ def options_for(layout: Layout) -> dict[str, Any]:
         frame camera body
         size alike alike
     """
-    slides = layout.body is None
+    kinds = ("windows", "coordinates") if layout.body is None else ("coordinates",)
     return {
-        "kinds": ("windows", "coordinates") if slides else ("coordinates",),
-        "filters": 64 if slides else 128,
+        "kinds": kinds,
+        "filters": filters_for(kinds),
         "basis": "cosines",
         "activation": "abs",
         "frame": "camera" if layout.body is None else "body",
         "size": "alike" if layout.bones else "recorded",
     }
+
+
+def filters_for(kinds: Sequence[str]) -> int:
+    """Return the default number of filters for channels of these kinds."""
+    return 64 if "windows" in kinds else 128
 
 
 def course_named(name: str, **changes: Any) -> Course:
