@@ -228,6 +228,17 @@ _TRIES = 100  # some file systems do not identify files, so `_is_there` may neve
 # A folder may be from elsewhere: never truncate what a link in it points to.
 _OPENED = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 _BUSY = {errno.EAGAIN, errno.EACCES, errno.EDEADLK}
+_LOCKS: set[int] = set()  # open lock files of this process
+
+
+def _drop_locks() -> None:
+    """Close locks in a forked process: workers of a killed process would hold them on."""
+    while _LOCKS:
+        os.close(_LOCKS.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_drop_locks)
 
 
 @contextmanager
@@ -245,12 +256,14 @@ def locked(path: Path) -> Iterator[None]:
     []
     """
     file = _held(path)
+    _LOCKS.add(file)
     try:
         with suppress(OSError):  # a full disk; the process id is only for messages
             os.ftruncate(file, 0)
             os.write(file, str(os.getpid()).encode())
         yield
     finally:
+        _LOCKS.discard(file)
         _release(file, path / LOCK)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import trellis
+from trellis import TrellisError
 from trellis.masks import Mask
 
 from .tasks import batches, data, net, same, shrunk
@@ -244,3 +246,64 @@ def test_compiled_and_channels_last(monkeypatch: pytest.MonkeyPatch) -> None:
     images = [(torch.randn(8, 3, 4, 4), torch.arange(8) % 2)] * 2
     found = shrunk(model, images, compile=True, channels_last=True, sparsity=0.5, steps=6)
     assert found.audit.live_fraction == 1
+
+
+def test_frozen_weights_are_neither_pruned_nor_counted() -> None:
+    model = net()
+    second: Any = model.get_submodule("second")
+    second.weight.requires_grad_(False)
+    before = second.weight.clone()
+    found = shrunk(model)
+    assert torch.equal(second.weight, before)
+    assert "second.weight" not in found.masks
+    assert found.audit.live_fraction == 1.0
+    assert found.audit.total == found.masks.total == 24 * 8 + 2 * 16
+
+
+def test_the_audit_leaves_out_what_is_ignored() -> None:
+    found = shrunk(net(), ignore="second.*")
+    assert found.audit.live_fraction == 1.0
+    assert found.audit.kept == found.masks.kept
+
+
+def test_masks_that_keep_less_than_is_asked_for_raise() -> None:
+    model = net()
+    with torch.no_grad():
+        model.get_parameter("last.weight").fill_(0.1)
+    trellis.prune(model, data()[0][:1], keep=60)
+    with pytest.raises(TrellisError, match="masks that leave 60 live"):
+        shrunk(model, keep=90)
+    assert shrunk(model, keep=40).masks.kept == 40
+
+
+def test_a_loss_of_model_and_batch_is_scored_by_accuracy() -> None:
+    def loss(model: nn.Module, batch: Any) -> Tensor:
+        return nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+    found = shrunk(net(), loss=loss, validation=batches())
+    right = (found.model.eval()(data()[0]).argmax(1) == data()[1]).double().mean()
+    assert found.score == pytest.approx(float(right))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_model_stays_in_its_mode(training: bool, tmp_path: Path) -> None:
+    for _ in range(2):  # made, and read
+        assert shrunk(net().train(training), out=tmp_path / "run").model.training is training
+
+
+def test_an_edited_loss_is_another_run(tmp_path: Path) -> None:
+    def losses(smoothing: float) -> Any:
+        if smoothing:
+            return lambda a, b: nn.functional.cross_entropy(a, b, label_smoothing=0.1)
+        return lambda a, b: nn.functional.cross_entropy(a, b)
+
+    shrunk(net(), loss=losses(0), out=tmp_path / "run")
+    with pytest.raises(TrellisError, match="code"):
+        shrunk(net(), loss=losses(0.1), out=tmp_path / "run")
+
+
+def test_a_strangers_model_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    trellis.save(trellis.skeleton.GCN(nodes=2, channels=3, classes=2), tmp_path / "run" / "model")
+    with pytest.raises(TrellisError, match="no run here has written"):
+        shrunk(net(), out=tmp_path / "run")

@@ -48,6 +48,23 @@ CASES: dict[str, tuple[Any, dict[str, Any], str]] = {
     ),
     "a loss of many": (batches(), {"loss": nn.CrossEntropyLoss(reduction="none")}, "one number"),
     "a loss that fails": (batches(), {"loss": nn.MSELoss()}, "cannot be computed"),
+    "an unknown option": (batches(), {"sparcity": 0.9}, "did you mean 'sparsity'"),
+    "a rate": (batches(), {"lr": 0.1}, "give optimizer="),
+    "an unknown saliency": (batches(), {"saliency": "tailor"}, "known: magnitude, .*taylor"),
+    "a saliency of a trained model": (batches(), {"saliency": "wanda"}, "trellis.saliency"),
+    "NaN in validation": (batches(), {"validation": NAN}, "validation holds NaN"),
+    "a score of NaN": (
+        batches(), {"validation": batches(), "score": lambda m, v: float("nan")}, "is NaN"
+    ),
+    "another model's optimizer": (
+        batches(), {"optimizer": lambda _: torch.optim.SGD(nn.Linear(2, 2).parameters(), 0.1)},
+        "no parameter of the model",
+    ),
+    "a scheduler by name": (batches(), {"scheduler": "cosine"}, "expected scheduler"),
+    "a class of losses": (batches(), {"loss": nn.CrossEntropyLoss}, "write CrossEntropyLoss"),
+    "arrays": ([(x.numpy(), y)], {}, "torch.from_numpy"),
+    "seconds in words": (batches(), {"checkpoint_every": "x"}, "checkpoint_every"),
+    "trained in words": (batches(), {"trained": "yes"}, "expected trained"),
     "no gradient": (batches(), {"loss": lambda a, b: a.detach().mean()}, "no gradient"),
     "tiny": (batches(), {"keep": 3}, "keep"),
     "too much": (batches(), {"keep": 10**9}, "keep"),

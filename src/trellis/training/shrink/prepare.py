@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import hashlib
 import inspect
 import json
 import math
@@ -14,13 +16,18 @@ from typing import Any
 import torch
 from torch import nn
 from torch.optim import Optimizer
+from torch.utils import _pytree as pytree
 
 from ...errors import TrellisError
 from ...files import digest
 from ...graph.trellis import Trellis, matching, trace
+from ...masks import masks_of
 from ...methods.budget import budget
+from ...methods.method import method_class, options_of_class
 from ...methods.prune import Options
-from ..gradients import can_gather
+from ...methods.saliency import NAMES
+from ...paths.audit import audit
+from ..gradients import KINDS, can_gather
 from ..pruner import Pruner
 from ..schedule import Schedule, options_of
 from .course import Course
@@ -106,6 +113,7 @@ def prepared(
         )
     rates = several(sparsity, keep)
     total = _steps_of(epochs, steps, batches, max(len(rates), 1))
+    pruning = _without_frozen(net, pruning, screen)
     done = trained
     if done is None:
         done = _is_trained(task, losses, [task.read(given) for given in probes])
@@ -128,6 +136,7 @@ def prepared(
         _check_nested(options, pruning)
     elif at_least is None:
         goal = check_feasible(trial, keep, pruning, sparsity).plan.target
+    _check_masks(net, asked[0] if asked else goal, options.ignored)
     make = _optimizer_of(optimizer, net.total)
     _check_optimizer(make, model)
     timed = None if scheduler is None else _scheduler_of(scheduler)
@@ -148,6 +157,7 @@ def prepared(
         "scheduler": None if scheduler is None else _name(scheduler),
         "loss": None if task.given is None else _name(task.given),
         "score": None if task.score_given is None else _name(task.score_given),
+        "code": [_code(task.given), _code(task.score_given)],
         "clip": clip,
         "channels_last": task.channels_last,
         "validation": validation is not None,
@@ -263,8 +273,17 @@ def _probed(model: nn.Module, loader: Iterable[Any], task: Task) -> tuple[list[A
 
 def _check_validation(setup: Setup, model: nn.Module) -> None:
     """Raise if the score cannot be computed."""
+    assert setup.validation is not None
     try:
-        setup.score(model)
+        found = setup.score(model)
+        if found is not None and math.isnan(found):
+            raise TrellisError("the score on validation is NaN; look for NaN in the data")
+        own = setup.task.score_given is not None  # it may read anything
+        for given in [] if own else first_batches("validation", setup.validation):
+            inputs = setup.task.read(given).inputs
+            for value in pytree.tree_leaves((inputs.args, inputs.kwargs)):
+                if isinstance(value, torch.Tensor) and bool(value.isnan().any()):
+                    raise TrellisError("a batch of validation holds NaN; repair or leave it out")
     except TrellisError:
         raise
     except Exception as error:
@@ -275,6 +294,68 @@ def _check_validation(setup: Setup, model: nn.Module) -> None:
             f"the score on validation cannot be computed: {type(error).__name__}: {reason:.300}; "
             "give batches like those of train_loader"
         ) from error
+
+
+def _without_frozen(net: Trellis, pruning: Mapping[str, Any], screen: Watch) -> dict[str, Any]:
+    """Add frozen weights to those that are ignored: they could not make up for what is removed."""
+    parameters = dict(net.model.named_parameters(remove_duplicate=False))
+    plain = {name.replace("parametrizations.", "").removesuffix(".original"): parameter
+             for name, parameter in parameters.items()}  # fmt: skip
+    given = pruning["ignore"]
+    ignored = [given] if isinstance(given, str) else list(given)
+    already = matching(net, tuple(ignored))
+    frozen = [
+        name for name in net.connections
+        if name in plain and not plain[name].requires_grad and name not in already
+    ]  # fmt: skip
+    if frozen:
+        screen.say(f"frozen, so not pruned: {', '.join(frozen)}")
+    return {**pruning, "ignore": (*ignored, *frozen)}
+
+
+def _check_masks(net: Trellis, goal: int | None, ignored: Any) -> None:
+    """Raise if the model's own masks keep fewer live connections than are asked for."""
+    try:
+        masks = masks_of(net.model)
+    except TrellisError:  # it has none
+        return
+    if goal is None or all(bool(mask.all()) for mask in masks.values()):
+        return
+    live = audit(net, ignore=ignored).live
+    if live < goal:
+        raise TrellisError(
+            f"expected a model that can keep {goal:,} connections, got masks that leave {live:,} "
+            f"live; give keep={live} or less, or take the masks off first"
+        )
+
+
+def check_options(given: Mapping[str, Any], method: Any, function: Any) -> None:
+    """Raise for an option that neither `trellis.shrink` nor the method has."""
+    if not isinstance(method, str):
+        return
+    own = {option.name for option in options_of_class(method_class(method))} | {"regrow"}
+    for name in given:
+        if name in own:
+            continue
+        known = [*inspect.signature(function).parameters, *own]
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"{method!r} has {', '.join(sorted(own))}"
+        if name in ("lr", "learning_rate", "rate"):
+            hint = "give optimizer=, such as lambda params: torch.optim.AdamW(params, lr=1e-3)"
+        raise TrellisError(f"shrink has no option {name!r}; {hint}")
+
+
+def check_saliency(given: Any) -> None:
+    """Raise for the name of a saliency that cannot be gathered in training."""
+    known = (*NAMES, *KINDS)
+    if isinstance(given, str) and given not in known:
+        hint = "; trellis.saliency(model, batches, kind='wanda') measures it on a trained model" * (
+            given == "wanda"
+        )
+        raise TrellisError(
+            f"unknown saliency={given!r:.60}; known: {', '.join(known)}, a mapping of names to "
+            f"tensors, or a function (name, parameter) -> tensor{hint}"
+        )
 
 
 def _has_gradients(net: Trellis, names: Iterable[str], task: Task, batch: Any) -> bool:
@@ -357,9 +438,21 @@ def _check_optimizer(make: Callable[[nn.Module], Optimizer], model: nn.Module) -
         raise TrellisError(
             f"expected optimizer to return a torch.optim.Optimizer, got {type(found).__name__}"
         )
+    own = {id(parameter) for parameter in model.parameters()}
+    held = [parameter for group in found.param_groups for parameter in group["params"]]
+    if not any(id(parameter) in own for parameter in held):
+        raise TrellisError(
+            "the optimizer holds no parameter of the model; give a function that uses its "
+            "argument, such as lambda params: torch.optim.SGD(params, lr=0.1)"
+        )
 
 
 def _scheduler_of(given: Callable[..., Any]) -> Callable[[Optimizer, int], Any]:
+    if not callable(given):
+        raise TrellisError(
+            "expected scheduler to be a function (optimizer, steps) that returns a scheduler, got "
+            f"{given!r:.60}"
+        )
     try:
         wanted = len(inspect.signature(given).parameters)
     except (TypeError, ValueError):
@@ -384,6 +477,27 @@ def _described(optimizer: Optimizer) -> dict[str, Any]:
 
 def _name(function: Any) -> str:
     return str(getattr(function, "__qualname__", type(function).__name__))
+
+
+def _code(function: Any) -> str | None:
+    """Return a digest of a function's code, so that an edited loss is not taken for the old one."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return None if function is None else repr(function) if _is_module(function) else None
+    found = hashlib.sha256()
+    waiting = [code]
+    while waiting:
+        one = waiting.pop()
+        found.update(one.co_code)
+        inner = [each for each in one.co_consts if hasattr(each, "co_code")]
+        told = [each for each in one.co_consts if not hasattr(each, "co_code")]
+        found.update(repr((told, one.co_names)).encode())
+        waiting += inner
+    return found.hexdigest()[:16]
+
+
+def _is_module(value: Any) -> bool:
+    return isinstance(value, nn.Module)
 
 
 def _shapes(model: nn.Module) -> dict[str, list[int]]:
@@ -426,7 +540,12 @@ def check_target(sparsity: Any, keep: Any, at_least: Any, validation: Any) -> No
         raise TrellisError("at_least needs validation=, batches for the score that is to be held")
 
 
-def whole(name: str, value: Any, least: int) -> int:
+def whole(name: str, value: Any, least: int, *, integer: bool = True) -> int:
+    if not integer:
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        if not number or not float(value) >= least:
+            raise TrellisError(f"expected {name} to be a number from {least}, got {value!r:.60}")
+        return 0
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not whole or not least <= int(value) < 2**63:
         raise TrellisError(f"expected {name} to be a whole number from {least}, got {value!r}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -22,7 +23,7 @@ from ...masks import Mask, Masks, masks_of
 from ...methods.method import Method, MethodName
 from ...methods.prune import DEFAULT
 from ...methods.saliency import Saliency
-from ...paths.audit import audit
+from ...paths.audit import Audit, audit
 from ...saving import load, save
 from ...saving.folder import is_saved, read_folder
 from ...saving.nested import Nested
@@ -38,6 +39,8 @@ from .prepare import (
     alone,
     check_clip,
     check_feasible,
+    check_options,
+    check_saliency,
     check_target,
     device_of,
     precision_of,
@@ -51,6 +54,7 @@ from .task import Loss, Score, Task, check_loader
 
 MODEL, RESULT = "model", "result.json"  # in the folder of a run
 _CHECKPOINTS = ".checkpoint*.safetensors"
+_NEWER = {"code"}  # settings that runs of earlier releases did not store
 _LEAST = 10_000  # the smallest network of a search keeps 1 / _LEAST of the connections
 
 
@@ -192,6 +196,11 @@ def shrink(
     """
     if not isinstance(model, nn.Module):
         raise TrellisError(f"expected a torch.nn.Module, got {model!r:.60}")
+    check_options(pruning, method, shrink)
+    check_saliency(saliency)
+    if trained not in (None, True, False):
+        raise TrellisError(f"expected trained to be True, False or None, got {trained!r:.60}")
+    whole("checkpoint_every", checkpoint_every, 0, integer=False)
     sparsity, keep = alone("sparsity", sparsity), alone("keep", keep)
     check_target(sparsity, keep, at_least, validation)
     check_loader("train_loader", train_loader)
@@ -211,7 +220,7 @@ def shrink(
         "cover_outputs": cover_outputs, "cover_layers": cover_layers, "ignore": ignore,
     } | pruning  # fmt: skip
     folder = None if out is None else Path(out)
-    before = random_state(place)
+    before, was = random_state(place), model.training
     screen = watch(progress)
     try:
         with arithmetic("fp32" if precision == "fp32" else "tf32"), _held(folder):
@@ -229,6 +238,7 @@ def shrink(
             )  # fmt: skip
             return _done(ready)
     finally:
+        model.train(was)
         screen.close()
         restore_random(before, place)
 
@@ -240,9 +250,18 @@ def _done(ready: Prepared) -> Shrunk:
         stored = _stored(folder)
         if stored is not None:
             _check_same(folder, stored["settings"], ready.setup.settings)
-            ready.setup.watch.say(f"{folder} holds the finished run")
+            ended = time.strftime("%Y-%m-%d %H:%M", time.localtime(stored["ended"]))
+            ready.setup.watch.say(
+                f"{folder} holds the run that ended at {ended}; its result is returned. Data and "
+                "weights are not compared: give another folder if they have changed"
+            )
             return _read(ready, folder, stored)
         _check_checkpoints(ready, folder)
+        if is_saved(folder / MODEL) and not list(folder.glob(_CHECKPOINTS)):
+            raise TrellisError(
+                f"{str(folder / MODEL)!r} holds a model that no run here has written; give another "
+                "folder"
+            )
     make = _searched if ready.at_least is not None else _nested if ready.asked else _single
     found = make(ready)
     if folder is not None:
@@ -272,7 +291,7 @@ def _nested(ready: Prepared) -> Shrunk:
     made, rates = both.nested()
     history = [*run.history, *({**row, "step": run.step + row["step"]} for row in both.history)]
     return Shrunk(
-        net.model, _largest(net.model, made), audit(net), history, rates[0].score,
+        net.model, _largest(net.model, made), _audited(ready), history, rates[0].score,
         ended[-1] if ended else dense, seconds=run.seconds + both.seconds, nested=made, rates=rates,
     )  # fmt: skip
 
@@ -286,9 +305,14 @@ def _result(
 ) -> Shrunk:
     ended = [row["score"] for row in history if row["phase"] == "dense" and row["score"]]
     return Shrunk(
-        ready.net.model, masks_in(run), audit(ready.net), history, run.score,
+        ready.net.model, masks_in(run), _audited(ready), history, run.score,
         ended[-1] if ended else dense, seconds=seconds,
     )  # fmt: skip
+
+
+def _audited(ready: Prepared) -> Audit:
+    """Return the audit of what was pruned: ignored parameters do not count."""
+    return audit(ready.net, ignore=ready.setup.pruning["ignore"])
 
 
 def _searched(ready: Prepared) -> Shrunk:
@@ -328,7 +352,9 @@ def _searched(ready: Prepared) -> Shrunk:
     net.model.load_state_dict(state)
     masks.apply(net.model)
     curve = tuple(points[budget] for budget in sorted(points, reverse=True))
-    return Shrunk(net.model, masks, audit(net), history, best.score, start, curve, met, seconds)
+    return Shrunk(
+        net.model, masks, _audited(ready), history, best.score, start, curve, met, seconds
+    )
 
 
 def _tried(
@@ -391,7 +417,7 @@ def _read(ready: Prepared, folder: Path, told: Mapping[str, Any]) -> Shrunk:
         for budget, count, total, score in told["search"]
     )
     return Shrunk(
-        model, masks, audit(ready.net), told["history"], told["score"], told["dense_score"],
+        model, masks, _audited(ready), told["history"], told["score"], told["dense_score"],
         search, told["met"], told["seconds"], read_folder(folder / MODEL).nested,
         tuple(Rate(**rate) for rate in told.get("rates", ())),
     )  # fmt: skip
@@ -421,6 +447,7 @@ def _stored(folder: Path) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         found["settings"], found["history"], found["budget"]
+        found["ended"] = path.stat().st_mtime
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TrellisError(
             f"{str(path)!r} is not sound: {error}; remove the folder to train again"
@@ -429,5 +456,6 @@ def _stored(folder: Path) -> dict[str, Any] | None:
 
 
 def _check_same(folder: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    if differs := differing(stored, wanted):
+    known = {name: value for name, value in wanted.items() if name in stored or name not in _NEWER}
+    if differs := differing(stored, known):
         raise OtherSettings(folder, differs)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -60,6 +61,11 @@ def read_batch(given: Any, device: torch.device, *, channels_last: bool = False)
     """
 
     def moved(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            raise TrellisError(
+                f"expected batches of tensors, got a NumPy array of shape {value.shape}; convert "
+                "it with torch.from_numpy"
+            )
         if not isinstance(value, Tensor):
             return value
         value = value.to(device, non_blocking=True)
@@ -214,6 +220,11 @@ class Task:
         *,
         channels_last: bool = False,
     ) -> None:
+        if inspect.isclass(loss):
+            raise TrellisError(
+                f"expected loss to be a function, got the class {loss.__name__}; write "
+                f"{loss.__name__}()"
+            )
         if loss is not None and not callable(loss):
             raise TrellisError(
                 f"expected loss to be None or a function (output, targets) or (model, batch), got "
@@ -258,6 +269,10 @@ class Task:
             self.count = 0 if pair is None else pair[0].shape[1]
             if self.given is None:
                 self._refuse_unfit(output, batch.targets, pair)
+        if self.kind == "whole" and batch.targets is not None:
+            found = _called(model, batch.inputs, "a batch", quiet=True)
+            pair = None if found is None else class_logits(output_of(found), batch.targets)
+            self.accuracy = pair is not None and batch.targets.ndim == 1
         if self.kind == "own":
             output = output_of(_called(model, Inputs(**batch.whole), "a batch"))
             self.classes = class_logits(output, batch.targets) is not None
@@ -367,12 +382,19 @@ class Task:
                         f"targets: {_described(batch.whole)}; add them, or give score="
                     )
                 with autocast():
-                    result = self.result(model, batch)
-                pair = None
-                if self.accuracy:
-                    pair = class_logits(output_of(result.output), batch.targets)
+                    if self.accuracy and self.kind == "whole":
+                        loss, output = None, model(*batch.inputs.args, **batch.inputs.kwargs)
+                    else:
+                        result = self.result(model, batch)
+                        loss, output = result.loss, result.output
+                pair = class_logits(output_of(output), batch.targets) if self.accuracy else None
                 if pair is None:
-                    total += float(result.loss) * batch.size
+                    if loss is None:
+                        raise TrellisError(
+                            "expected batches of validation whose targets are classes, as in "
+                            f"train_loader, got {_described(batch.whole)}"
+                        )
+                    total += float(loss) * batch.size
                     count += batch.size
                 else:
                     valid = pair[1] != _IGNORED
