@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,29 @@ def error(output, target):
 
 def adam(params):
     return torch.optim.Adam(params, lr=0.01)
+"""
+
+TOKENS = """
+import torch
+from torch import nn
+
+ids = torch.randint(1, 9, (32, 6), generator=torch.Generator().manual_seed(0))
+seen = torch.ones_like(ids)
+batches = [{"attention_mask": seen, "input_ids": ids, "labels": (ids[:, 0] > 4).long()}]
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(9, 8), nn.Linear(8, 2)
+
+    def forward(self, input_ids, attention_mask):
+        return self.head((self.embed(input_ids) * attention_mask[..., None].float()).mean(1))
+
+def net():
+    return Net()
+
+def loaders():
+    return batches
 """
 
 
@@ -94,6 +118,56 @@ def test_the_smallest_is_searched_for(run: Run, here: Path) -> None:
     assert "live" in ran.out
     [folder] = (here / "runs").iterdir()
     assert (folder / "model" / "model.json").exists()
+
+
+@pytest.mark.parametrize("more", [[], ["--quantize", "int8"]])
+@pytest.mark.parametrize("rates", [["0.9"], ["0.5", "0.9"]])
+def test_the_commands_printed_at_the_end_work(
+    run: Run, here: Path, rates: list[str], more: list[str]
+) -> None:
+    ran = run(*WORDS, *more, "--sparsity", *rates, "--out", "my run")
+    assert ran.status == 0, ran.err
+    told = [shlex.split(line)[1:] for line in ran.out.splitlines() if line.startswith("  trellis")]
+    assert [words[0] for words in told] == ["audit", "export", "export"]
+    for words in told:
+        done = run(*words)
+        assert done.status == 0, done.err
+    assert (here / "my run" / "c" / "model.c").exists()
+    assert (here / "my run" / "model.onnx").exists()
+
+
+def test_inputs_by_name_have_types_and_visible_masks(run: Run, here: Path) -> None:
+    (here / "ownshop.py").write_text(TOKENS)
+    ran = run(*WORDS, "--sparsity", "0.5", "--out", "made")
+    assert ran.status == 0, ran.err
+    assert ran.out.count("--input int64:1x6 --input int64:1x6=1") == 3
+    [audit] = [line for line in ran.out.splitlines() if line.startswith("  trellis audit")]
+    assert run(*shlex.split(audit)[1:]).status == 0
+
+
+def test_commands_for_recordings_refuse_the_folder(run: Run, here: Path) -> None:
+    assert run(*WORDS, "--sparsity", "0.9", "--out", "made").status == 0
+    expected = "expected a model of recordings, got 'made/model', which says nothing about"
+    for words in ("evaluate made/model x.csv", "evaluate made x.csv"):
+        ran = run(*words.split())
+        assert ran.status == 2 and expected in ran.err and "trellis.load" in ran.err
+    for words in ("report made", "report made/model"):
+        ran = run(*words.split())
+        assert ran.status == 2 and expected in ran.err
+        assert "open 'made/report.html', the page of its run" in ran.err
+    (here / "made" / "report.html").unlink()
+    ran = run("report", "made")
+    assert ran.status == 2 and expected in ran.err and "trellis.load" in ran.err
+
+
+def test_a_model_without_data_is_told_what_is_missing(run: Run, here: Path) -> None:
+    hint = "to shrink a model of your own, also give --data package.module:loaders"
+    ran = run("shrink", "ownshop:net", "--sparsity", "0.9")
+    assert ran.status == 2 and "unknown source 'ownshop:net'; known: " in ran.err
+    assert hint in ran.err
+    for source in ("csv:absent", "hands"):
+        ran = run("shrink", source, "--sparsity", "0.9")
+        assert ran.status == 2 and hint not in ran.err
 
 
 @pytest.mark.parametrize(

@@ -225,5 +225,5 @@ def test_notes_that_are_not_sound(
 
 def test_a_bare_model_is_no_recogniser(tmp_path: Path) -> None:
     trellis.save(fresh().model, tmp_path / "m")
-    with pytest.raises(TrellisError, match="not what it expects as input"):
+    with pytest.raises(TrellisError, match="which says nothing about recordings"):
         Recognizer.load(tmp_path / "m")

@@ -15,13 +15,15 @@ from ..files import check_writable
 from ..paper import Folder, stored
 from ..paper.settings import describe, read_named
 from ..report import write_page
-from ..report.model import BUILT_IN, Models, from_built_in, model_report, models_in
+from ..report.model import BUILT_IN, MODEL, Models, from_built_in, model_report, models_in
 from ..report.run import run_report
 from ..saving.folder import own_files
 from ..skeleton import Skeletons
+from ..skeleton.model.recognizer import NotARecognizer
 from .data_arguments import OwnFold, OwnProtocol, SkipBad, arg, chosen_fold, fold_for, protocol_for
 from .output import console
 
+PAGE = "report.html"
 Run = Annotated[
     Path,
     tyro.conf.Positional,
@@ -71,7 +73,7 @@ def report(
       trellis report tuned --data hands45 --dense hands
       trellis report table2-fpha-paper-1a2b3c --network viterbi@99.9
     """
-    place = run / "report.html" if out is None else out
+    place = run / PAGE if out is None else out
     if not run.is_dir():
         raise TrellisError(f"folder {str(run)!r} not found: give a run or a model")
     if out is None and place.is_symlink():  # in a folder that may be a stranger's
@@ -87,7 +89,7 @@ def report(
     else:
         if network is not None:
             raise TrellisError(f"--network {network!r} is for a run: a model is one network")
-        content = of_models(models_in(run, dense), data, protocol, fold, skip_bad)
+        content = of_models(_models(run, dense), data, protocol, fold, skip_bad)
     tell(place, content)
     return 0
 
@@ -97,6 +99,19 @@ def _files_of(run: Path, dense: Path | None) -> list[Path]:
     patterns = [f"{deep}{name}" for deep in ("", "*/") for name in ("*.json*", "*.safetensors")]
     found = [path for pattern in (*patterns, "table.*") for path in run.glob(pattern)]
     return found if dense is None else [*found, *own_files(dense)]
+
+
+def _models(run: Path, dense: Path | None) -> Models:
+    """Open the models of a folder; for a model that is not of recordings, name its page."""
+    try:
+        return models_in(run, dense)
+    except NotARecognizer as error:
+        page = error.folder.parent / PAGE
+        if error.folder not in (run, run / MODEL) or error.folder.name != MODEL:
+            raise
+        if not page.is_file():
+            raise
+        raise NotARecognizer(error.folder, f"open {str(page)!r}, the page of its run") from None
 
 
 def is_run(folder: Path) -> bool:

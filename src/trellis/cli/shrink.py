@@ -16,6 +16,7 @@ from ..errors import TrellisError
 from ..files import check_writable, locked, remove_drafts, remove_stale_lock, replacing
 from ..saving.folder import DESCRIPTION, TENSORS, is_saved, tidy_folder
 from ..skeleton import Fold, Layout, Skeletons
+from ..skeleton.data.readers.reader import READERS
 from ..skeleton.data.readers.text import shown
 from .data_arguments import (
     CellCpus,
@@ -373,7 +374,14 @@ def shrink(
     folder = folder_for(data, asked, seed, fold) if out is None else out
     check_apart(folder, data)
     check_run(folder, overwrite=overwrite)
-    found = skeleton.load_dataset(data, protocol=protocol, skip_bad=skip_bad, progress=True)
+    try:
+        found = skeleton.load_dataset(data, protocol=protocol, skip_bad=skip_bad, progress=True)
+    except TrellisError as error:
+        if not _MODEL.fullmatch(source or "") or READERS.get(module) is not None:
+            raise
+        raise TrellisError(
+            f"{error}; to shrink a model of your own, also give --data package.module:loaders"
+        ) from None
     chosen = chosen_fold(found, fold)
     told: dict[str, Any] = {
         "activation": activation, "basis": basis, "frame": frame, "size": size,

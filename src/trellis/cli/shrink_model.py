@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -9,13 +11,16 @@ from typing import Annotated, Any, Literal
 
 import torch
 import tyro
+from torch import nn
 
 import trellis
 
 from ..errors import TrellisError
 from ..methods.prune import DEFAULT
+from ..saving.folder import TENSORS
 from ..saving.model import load_weights
 from ..training.shrink.result import Rate
+from ..training.shrink.task import Batch, read_batch
 from .data_arguments import Json, arg
 from .model_arguments import call_named, check_format, load_model, load_named
 from .output import console, print_json, show, stdout_to_stderr, table
@@ -173,6 +178,10 @@ def shrink_model(
         print_json(_summary(folder, found))
     else:
         _print(folder, found)
+        calibration = None if quantize == "none" else data
+        _print_next(
+            folder, model, _input_words(made, train), calibration, several=bool(found.rates)
+        )
     return 0
 
 
@@ -236,6 +245,51 @@ def _print(folder: Path, found: trellis.Shrunk) -> None:
     if found.met is False:
         lines.append("no network that was tried holds the score; this is the best of them")
     out.print("\n".join([*lines, f"wrote {folder / 'model'}, {folder / PAGE}"]), soft_wrap=True)
+
+
+def _print_next(
+    folder: Path, model: str, inputs: Sequence[str], calibration: str | None, *, several: bool
+) -> None:
+    """Print commands that read the small model; its folder does not say its architecture."""
+    named = [model, "--weights", str(folder / "model" / TENSORS)]
+    named += [word for each in inputs for word in ("--input", each)]
+    c = [] if calibration is None else ["--arithmetic", "int8", "--calibration", calibration]
+    commands = [
+        ["audit", *named],
+        ["export", "c", *named, *c, "--out", str(folder / "c")],
+        ["export", "onnx", *named, "--out", str(folder / "model.onnx")],
+    ]
+    largest = " (the largest network; export a smaller one with --sparsity)" if several else ""
+    lines = [f"next{largest}:", *(f"  {shlex.join(['trellis', *words])}" for words in commands)]
+    console().print("\n".join(lines), soft_wrap=True)
+
+
+def _input_words(model: nn.Module, loader: Any) -> list[str]:
+    """Return the values of --input for a model: the shapes of one sample of its first batch.
+
+    The model is trained and written by now, so that what cannot be read becomes ``SHAPE``.
+    """
+    try:
+        with stdout_to_stderr():
+            batch = read_batch(next(iter(loader)), torch.device("cpu"))
+        bound = inspect.signature(model.forward).bind(*batch.inputs.args, **batch.inputs.kwargs)
+    except Exception:
+        return ["SHAPE"]
+    words = {name: _input_word(name, value, batch) for name, value in bound.arguments.items()}
+    if bound.kwargs or None in words.values():
+        return ["SHAPE"]  # the command line has positional tensors only
+    return [word for word in words.values() if word is not None]
+
+
+def _input_word(name: str, value: Any, batch: Batch) -> str | None:
+    if not isinstance(value, torch.Tensor) or value.ndim == 0:
+        return None
+    tensors = [each for each in (value, batch.targets) if isinstance(each, torch.Tensor)]
+    batched = all(each.ndim > 0 and each.shape[0] == batch.size for each in tensors)
+    shape = "x".join(map(str, (1, *value.shape[1:]) if batched else value.shape))
+    kind = str(value.dtype).removeprefix("torch.")
+    visible = "=1" if "mask" in name and not value.dtype.is_floating_point else ""
+    return f"{'' if kind == 'float32' else f'{kind}:'}{shape}{visible}"
 
 
 def _line(rate: Rate) -> str:

@@ -32,6 +32,22 @@ NOTHING = "nothing"  # the background class
 _BATCH = 600
 
 
+class NotARecognizer(TrellisError):
+    """A folder holds a model that does not describe recordings."""
+
+    def __init__(self, folder: Path, remedy: str = "") -> None:
+        super().__init__(
+            f"expected a model of recordings, got {str(folder)!r}, which says nothing about "
+            "recordings; "
+            + (
+                remedy
+                or "give a folder that `trellis train` or Recognizer.save wrote, or load this "
+                "model with trellis.load"
+            )
+        )
+        self.folder = folder
+
+
 @dataclass(frozen=True, eq=False)
 class Recognizer:
     """A GCN with everything that is needed to apply it to a recording.
@@ -342,10 +358,7 @@ class Recognizer:
         nested = nested_in(saved, sparsity, keep)
         notes = saved.notes.get(NOTES)
         if notes is None:
-            raise TrellisError(
-                f"{str(path)!r} holds a model and not what it expects as input: give one that "
-                "`trellis train` or Recognizer.save wrote"
-            )
+            raise NotARecognizer(path)
         model = rebuilt(saved)
         if not isinstance(model, GCN):
             raise TrellisError(f"{str(path)!r} holds a {type(model).__name__}, not a GCN")
