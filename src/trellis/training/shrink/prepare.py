@@ -481,9 +481,11 @@ def _name(function: Any) -> str:
 
 def _code(function: Any) -> str | None:
     """Return a digest of a function's code, so that an edited loss is not taken for the old one."""
+    if isinstance(function, nn.Module):
+        return repr(function)
     code = getattr(function, "__code__", None)
     if code is None:
-        return None if function is None else repr(function) if _is_module(function) else None
+        return None
     found = hashlib.sha256()
     waiting = [code]
     while waiting:
@@ -494,10 +496,6 @@ def _code(function: Any) -> str | None:
         found.update(repr((told, one.co_names)).encode())
         waiting += inner
     return found.hexdigest()[:16]
-
-
-def _is_module(value: Any) -> bool:
-    return isinstance(value, nn.Module)
 
 
 def _shapes(model: nn.Module) -> dict[str, list[int]]:
@@ -540,16 +538,19 @@ def check_target(sparsity: Any, keep: Any, at_least: Any, validation: Any) -> No
         raise TrellisError("at_least needs validation=, batches for the score that is to be held")
 
 
-def whole(name: str, value: Any, least: int, *, integer: bool = True) -> int:
-    if not integer:
-        number = isinstance(value, Real) and not isinstance(value, bool)
-        if not number or not float(value) >= least:
-            raise TrellisError(f"expected {name} to be a number from {least}, got {value!r:.60}")
-        return 0
+def whole(name: str, value: Any, least: int) -> int:
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not whole or not least <= int(value) < 2**63:
         raise TrellisError(f"expected {name} to be a whole number from {least}, got {value!r}")
     return int(value)
+
+
+def check_seconds(value: Any) -> None:
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not float(value) >= 0:
+        raise TrellisError(
+            f"expected checkpoint_every to be a number of seconds, got {value!r:.60}"
+        )
 
 
 def check_clip(clip: Any) -> None:

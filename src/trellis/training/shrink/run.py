@@ -41,6 +41,7 @@ from .prepare import (
     check_feasible,
     check_options,
     check_saliency,
+    check_seconds,
     check_target,
     device_of,
     precision_of,
@@ -200,7 +201,7 @@ def shrink(
     check_saliency(saliency)
     if trained not in (None, True, False):
         raise TrellisError(f"expected trained to be True, False or None, got {trained!r:.60}")
-    whole("checkpoint_every", checkpoint_every, 0, integer=False)
+    check_seconds(checkpoint_every)
     sparsity, keep = alone("sparsity", sparsity), alone("keep", keep)
     check_target(sparsity, keep, at_least, validation)
     check_loader("train_loader", train_loader)
